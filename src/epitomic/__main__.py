@@ -1,0 +1,7 @@
+"""``python -m epitomic`` is the command line."""
+
+import sys
+
+from epitomic.cli import main
+
+sys.exit(main())

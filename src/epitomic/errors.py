@@ -1,0 +1,22 @@
+"""Errors that are the user's to mend: the command line shows them as one line and exits with 2."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(Exception):
+    """Something the user gave does not fit; the message names it, says what it was and what would fit."""
+
+
+def unknown(kind: str, got: str, known: Iterable[str]) -> UserError:
+    """An error for a name that is not there, with the nearest ones.
+
+    >>> print(unknown("model", "epitomic_smal", ["epitomic_small", "alexnet"]))
+    unknown model 'epitomic_smal': did you mean 'epitomic_small'?
+    """
+    names = sorted(known)
+    near = difflib.get_close_matches(got, names, n=3, cutoff=0.5)
+    hint = "did you mean " + " or ".join(map(repr, near)) + "?" if near else "there are " + ", ".join(names)
+    return UserError(f"unknown {kind} {got!r}: {hint}")
