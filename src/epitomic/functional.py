@@ -175,7 +175,7 @@ def choose_algorithm(
         if reason:
             raise ValueError(f"algorithm='winograd' cannot serve this call: {reason}; use 'direct' or 'auto'")
         return algorithm
-    if reason or input.device.type != "cpu" or torch.compiler.is_exporting() or torch.jit.is_tracing():
+    if reason or input.device.type != "cpu" or torch.compiler.is_exporting() or torch._C._get_tracing_state():
         return "direct"
     return "winograd"
 

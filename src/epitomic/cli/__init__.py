@@ -37,9 +37,7 @@ def _dispatch(args: list[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"epitomic {__version__}")
-    parser.add_argument(
-        "command", metavar="COMMAND", help="one of the commands below; `epitomic COMMAND --help` for its own"
-    )
+    parser.add_argument("command", metavar="COMMAND", help="one of these; `epitomic COMMAND --help` tells more")
     if not args:
         parser.print_help()
         return 2

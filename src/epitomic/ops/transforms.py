@@ -63,7 +63,7 @@ def winograd_matrices(d: int, w: int) -> tuple[Matrix, Matrix, Matrix]:
     output = _truncated(evaluate, d)
     for i in range(n):  # row i of G and of B^T to unit norm, to the nearest power of two: scaling is then exact
         for rows in (patch, epitome):
-            scale = _power_of_two_near(sum(v * v for v in rows[i]))
+            scale = _power_of_two_near(sum((v * v for v in rows[i]), Fraction(0)))
             rows[i] = [v / scale for v in rows[i]]
             output[i] = [v * scale for v in output[i]]
     return [list(row) for row in zip(*output, strict=True)], patch, epitome
