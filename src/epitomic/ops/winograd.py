@@ -2,60 +2,60 @@
 
 The epitome plays the data of F(D, W) and the patch plays the filter. With n = V*V points,
 
-    U = (B^T (x) B^T) epitomes    n x C x K      once a call
+    U = (B^T (x) B^T) epitomes    n x K x C      once a call
     X = (G (x) G) patches         n x P x C      one GEMM over gathered patches
-    M = X @ U                     n x P x K      n batched GEMMs: all the work
+    M = X @ U^T                   n x P x K      n batched GEMMs: all the work
     Y = (A^T (x) A^T) M         D*D x P x K      one GEMM
     y, p = max over D*D             P x K
 
-and the backward pass is the transposes of the same maps: dy goes to its winner, then A, U^T and X^T, G^T, B. Only x,
-the epitomes and the uint8 winners live between the two. The patches come in chunks, so that nothing of size n or D*D
-outlives a workspace of fixed size, which belongs to the call: calls may overlap.
+and the backward pass is the transposes of the same maps: dy goes to its winner, then A, U and X, G^T, B. Only x, the
+epitomes and the uint8 winners live between the two. Patches come in chunks and epitomes in groups, so that nothing of
+size n or D*D outlives a workspace of fixed size, which belongs to the call: calls may overlap.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from epitomic.geometry import Pair
-from epitomic.ops.transforms import plane_transforms
+from epitomic.ops.transforms import Transforms, plane_transforms
 
-# Floats in a chunk's X and M together: below it the calls' overhead shows, above it the cache misses.
-WORKSPACE = 2**21
+# What a call may hold besides its results: U and dU of a group of epitomes, and the buffers of a chunk of patches. With
+# fewer patches the overhead of the calls shows, with more the caches miss (docs/performance.md).
+WORKSPACE_FLOATS = 5_500_000
+CHUNK_PATCHES = 384
 
 
 def forward(
     x: Tensor, epitomes: Tensor, bias: Tensor | None, gain: Tensor | None, kernel: Pair, stride: Pair
 ) -> tuple[Tensor, Tensor]:
     """See `matching.Kernel.forward`."""
-    to = _transforms(x, epitomes, kernel)
-    n, d2 = len(to.patch), len(to.output)
-    k, c = epitomes.shape[:2]
-    patches = _patch_view(x, kernel, stride)  # (W, W, N, oh, ow, C)
-    y = x.new_empty(*patches.shape[2:5], k)  # (N, oh, ow, K)
+    call = _Call(x, epitomes, kernel, stride, transformed=1)
+    n, d2, work = call.points, call.positions, call.work
+    y = x.new_empty(call.grid.numel(), len(epitomes))  # (P, K), all patches
     positions = torch.empty_like(y, dtype=torch.uint8)
-    u = _transform_epitomes(to.epitome, epitomes)  # (n, C, K)
-    gain = None if gain is None else gain.t().contiguous().unsqueeze(1)  # (D*D, 1, K)
-
-    chunks = list(_chunks(patches.shape[2:5], n * (c + k)))
-    work = _Workspace(x)
-    for images, rows in chunks:
-        chunk = patches[:, :, images, rows]
-        p = chunk.shape[2:5].numel()
-        xs = _transform_patches(work, to.patch, chunk, centred=gain is not None)  # (n, P, C)
-        m = torch.bmm(xs, u, out=work.take("m", n, p, k))
-        responses = work.take("y", d2, p, k)
-        torch.mm(to.output, m.view(n, -1), out=responses.view(d2, -1))
-        if gain is not None:
-            responses.mul_(gain)
-        best, where = y[images, rows].view(p, k), positions[images, rows].view(p, k)
-        _maximum(work, responses, best, where)
-        if bias is not None:
-            best.add_(bias)
-    return y, positions
+    for group in call.groups():
+        u_t = call.transform_epitomes(epitomes[group]).transpose(1, 2)  # (n, C, K)
+        k = u_t.shape[2]
+        for chunk in call.chunks(k):
+            p = chunk.size
+            xs = call.transform_patches(chunk, centred=gain is not None)  # (n, P, C)
+            m = torch.bmm(xs, u_t, out=work.take("m", n, p, k))
+            responses = work.take("responses", d2, p, k)
+            torch.mm(call.to.output, m.view(n, -1), out=responses.view(d2, -1))
+            if gain is not None:
+                responses.mul_(_per_position(gain[group]))
+            best = y[chunk.flat, group]
+            _maximum(work, responses, best, positions[chunk.flat, group])
+            if bias is not None:
+                best.add_(bias[group])
+    shape = (*call.grid, len(epitomes))
+    return y.view(shape), positions.view(shape)
 
 
 def backward(
@@ -71,53 +71,66 @@ def backward(
     needs: Sequence[bool],
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
     """See `matching.Kernel.backward`."""
-    to = _transforms(x, epitomes, kernel)
-    (n, w2), d2 = to.patch.shape, to.output.shape[0]
-    k, c = epitomes.shape[:2]
     need_x, need_epitomes, need_bias, need_gain = needs
-    patches = _patch_view(x, kernel, stride)
-    dx = torch.zeros_like(x) if need_x else None
-    du = x.new_zeros(n, c, k) if need_epitomes else None
-    dgain = x.new_zeros(d2, k) if need_gain else None
-    u_t = _transform_epitomes(to.epitome, epitomes).transpose(1, 2) if need_x else None  # (n, K, C)
-    gain_t = None if gain is None else gain.t().contiguous().unsqueeze(1)  # (D*D, 1, K)
-    to_output_t, to_patch_t = to.output.t().contiguous(), to.patch.t().contiguous()
+    call = _Call(x, epitomes, kernel, stride, transformed=need_x + need_epitomes)
+    if (
+        need_x and need_epitomes and len(list(call.groups())) > 1
+    ):  # then a pass for U and a pass for dU take fewer groups
+        problem = (dy, y, positions, x, epitomes, bias, gain, kernel, stride)
+        dx, _, dbias, dgain = backward(*problem, needs=(True, False, need_bias, need_gain))
+        return dx, backward(*problem, needs=(False, True, False, False))[1], dbias, dgain
 
-    work = _Workspace(x)
-    for images, rows in _chunks(patches.shape[2:5], n * (c + k)):
-        if not (need_x or need_epitomes or need_gain):
-            break
-        chunk = patches[:, :, images, rows]
-        p = chunk.shape[2:5].numel()
-        d, where = dy[images, rows].view(p, k), positions[images, rows].view(p, k)
-        winners = _scatter(work, d, where, d2)  # (D*D, P, K)
-        if dgain is not None:
-            assert y is not None
-            scaled = y[images, rows].view(p, k) if bias is None else y[images, rows].view(p, k) - bias
-            dgain += (winners * scaled).sum(1)  # gain times the gradient: divided out at the end
-        if gain_t is not None:
-            winners.mul_(gain_t)
-        dm = work.take("m", n, p, k)
-        torch.mm(to_output_t, winners.view(d2, -1), out=dm.view(n, -1))
-        if du is not None:
-            xs = _transform_patches(work, to.patch, chunk, centred=gain is not None)
-            du.baddbmm_(xs.transpose(1, 2), dm)
-        if dx is not None:
-            dxs = torch.bmm(dm, u_t, out=work.take("x", n, p, c))
-            dpatches = work.take("patches", w2, p, c)
-            torch.mm(to_patch_t, dxs.view(n, -1), out=dpatches.view(w2, -1))
+    n, d2, c, work = call.points, call.positions, x.shape[3], call.work
+    dy, positions = dy.view(-1, len(epitomes)), positions.view(-1, len(epitomes))  # (P, K), all patches
+    fold = _Fold(x, call.grid, kernel, stride) if need_x else None
+    depitomes = torch.empty_like(epitomes) if need_epitomes else None
+    dgain = torch.zeros_like(gain) if need_gain and gain is not None else None
+    output_t, patch_t = call.to.output.t().contiguous(), call.to.patch.t().contiguous()
+
+    for group in call.groups() if any((need_x, need_epitomes, need_gain)) else ():
+        k = len(epitomes[group])
+        u = call.transform_epitomes(epitomes[group]) if need_x else epitomes  # (n, K, C)
+        du = x.new_zeros(n, k, c) if need_epitomes else None
+        for chunk in call.chunks(k):
+            p = chunk.size
+            winners = _scatter(work, dy[chunk.flat, group], positions[chunk.flat, group], d2)  # (D*D, P, K)
             if gain is not None:
-                dpatches.sub_(dpatches.mean((0, 2), keepdim=True))
-            _fold(dx[images], dpatches.view(*kernel, *chunk.shape[2:]), rows, stride)
+                if dgain is not None and y is not None:
+                    scaled = y.view(-1, len(epitomes))[chunk.flat, group]  # gain times the response
+                    scaled = scaled if bias is None else scaled - bias[group]
+                    products = torch.mul(winners, scaled, out=work.take("products", d2, p, k))
+                    dgain[group] += products.sum(1).t() / gain[group]
+                winners.mul_(_per_position(gain[group]))
+            dm = work.take("m", n, p, k)
+            torch.mm(output_t, winners.view(d2, -1), out=dm.view(n, -1))
+            if du is not None:
+                xs = call.transform_patches(chunk, centred=gain is not None)
+                du.baddbmm_(dm.transpose(1, 2), xs)
+            if fold is not None:
+                dxs = torch.bmm(dm, u, out=work.take("x", n, p, c))
+                dpatches = work.take("patches", len(patch_t), p, c)
+                torch.mm(patch_t, dxs.view(n, -1), out=dpatches.view(len(patch_t), -1))
+                if gain is not None:
+                    _centre(dpatches)
+                fold.add(dpatches, chunk)
+        if du is not None and depitomes is not None:
+            torch.mm(du.view(n, -1).t(), call.to.epitome, out=depitomes[group].view(k * c, n))
 
-    depitomes = None
-    if du is not None:
-        plane = to.epitome.t() @ du.view(n, -1)  # (V*V, C*K)
-        depitomes = plane.view(*epitomes.shape[2:], c, k).permute(3, 2, 0, 1).contiguous()
-    dbias = dy.sum((0, 1, 2)) if need_bias else None
-    if dgain is not None:
-        dgain = dgain.t().div(gain).contiguous()
+    dx = None if fold is None else fold.image()
+    dbias = dy.sum(0) if need_bias else None
     return dx, depitomes, dbias, dgain
+
+
+class _Chunk(NamedTuple):
+    """Neighbouring patches: some rows of patches of one image, or all of several images."""
+
+    images: slice
+    rows: slice
+    flat: slice  # the same patches among all of them
+
+    @property
+    def size(self) -> int:
+        return self.flat.stop - self.flat.start
 
 
 class _Workspace:
@@ -127,90 +140,145 @@ class _Workspace:
         self.like = like
         self.buffers: dict[str, Tensor] = {}
 
-    def take(self, name: str, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
+    def take(self, name: str, *shape: int) -> Tensor:
         """A dense tensor of this shape on the buffer of this name; what it held is gone."""
-        size = 1
-        for s in shape:
-            size *= s
+        size = math.prod(shape)
         buffer = self.buffers.get(name)
         if buffer is None or buffer.numel() < size:
-            buffer = self.buffers[name] = self.like.new_empty(size, dtype=dtype)
+            buffer = self.buffers[name] = self.like.new_empty(size)
         return buffer[:size].view(shape)
 
 
-def _transforms(x: Tensor, epitomes: Tensor, kernel: Pair):  # type: ignore[no-untyped-def]
-    pool = epitomes.shape[2] - kernel[0] + 1, epitomes.shape[3] - kernel[1] + 1
-    to = plane_transforms(pool, kernel, x.dtype)
-    return type(to)(*(t.to(x.device) for t in to))
+class _Call:
+    """The sizes, transforms, patches and workspace of one call, and how it is cut into groups and chunks."""
+
+    def __init__(self, x: Tensor, epitomes: Tensor, kernel: Pair, stride: Pair, *, transformed: int) -> None:
+        pool = epitomes.shape[2] - kernel[0] + 1, epitomes.shape[3] - kernel[1] + 1
+        self.to = Transforms(*(t.to(x.device) for t in plane_transforms(pool, kernel, x.dtype)))
+        self.points, self.positions = len(self.to.patch), len(self.to.output)
+        # All patches as a view: (N, H, W, C) -> (W, W, N, oh, ow, C).
+        self.patches = x.unfold(1, kernel[0], stride[0]).unfold(2, kernel[1], stride[1]).permute(4, 5, 0, 1, 2, 3)
+        self.grid = self.patches.shape[2:5]  # (N, oh, ow)
+        self.epitomes, self.channels = epitomes.shape[:2]
+        self.floats_per_epitome = transformed * self.points * self.channels  # in U, in dU, or in both
+        self.work = _Workspace(x)
+
+    def groups(self) -> Iterator[slice]:
+        """Cuts the epitomes into equal groups whose U and dU take at most 5/8 of the workspace."""
+        size = _equal_parts(self.epitomes, max(1, 5 * WORKSPACE_FLOATS // (8 * max(1, self.floats_per_epitome))))
+        for i in range(0, self.epitomes, size):
+            yield slice(i, min(i + size, self.epitomes))
+
+    def chunks(self, k: int) -> Iterator[_Chunk]:
+        """Cuts the patches into chunks whose patches, X, M and responses, for k epitomes, fit beside U and dU."""
+        images, oh, ow = self.grid
+        if images * oh * ow == 0:
+            return
+        n, w2 = self.to.patch.shape
+        per_patch = (w2 + n) * self.channels + (n + self.positions) * k
+        most = min(CHUNK_PATCHES, (WORKSPACE_FLOATS - self.floats_per_epitome * k) // per_patch)
+        rows = max(1, most // ow)
+        if rows >= oh:
+            size = _equal_parts(images, rows // oh)
+            for i in range(0, images, size):
+                end = min(i + size, images)
+                yield _Chunk(slice(i, end), slice(0, oh), slice(i * oh * ow, end * oh * ow))
+        else:
+            size = _equal_parts(oh, rows)
+            for i in range(images):
+                for r in range(0, oh, size):
+                    end = min(r + size, oh)
+                    yield _Chunk(slice(i, i + 1), slice(r, end), slice((i * oh + r) * ow, (i * oh + end) * ow))
+
+    def transform_epitomes(self, epitomes: Tensor) -> Tensor:
+        """U, (n, K, C)."""
+        k, c = epitomes.shape[:2]
+        return (self.to.epitome @ epitomes.reshape(k * c, -1).t()).view(-1, k, c)
+
+    def transform_patches(self, chunk: _Chunk, *, centred: bool) -> Tensor:
+        """X, (n, P, C)."""
+        gathered = self.patches[:, :, chunk.images, chunk.rows]  # (W, W, N, rows, ow, C)
+        n, w2 = self.to.patch.shape
+        patches = self.work.take("patches", w2, chunk.size, self.channels)
+        patches.view(gathered.shape).copy_(gathered)
+        if centred:
+            _centre(patches)  # x^T (w - mean w) = (x - mean x)^T w
+        xs = self.work.take("x", n, chunk.size, self.channels)
+        torch.mm(self.to.patch, patches.view(w2, -1), out=xs.view(n, -1))
+        return xs
 
 
-def _transform_epitomes(matrix: Tensor, epitomes: Tensor) -> Tensor:
-    """U, (n, C, K)."""
-    k, c = epitomes.shape[:2]
-    planes = epitomes.permute(2, 3, 1, 0).reshape(-1, c * k)  # (V*V, C*K)
-    return (matrix @ planes).view(-1, c, k)
+def _equal_parts(total: int, most: int) -> int:
+    """Size of the parts, at most ``most``, that cut ``total`` evenly."""
+    return -(-total // -(-total // most))
 
 
-def _patch_view(x: Tensor, kernel: Pair, stride: Pair) -> Tensor:
-    """All patches, without a copy: (N, H, W, C) -> (W, W, N, oh, ow, C)."""
-    return x.unfold(1, kernel[0], stride[0]).unfold(2, kernel[1], stride[1]).permute(4, 5, 0, 1, 2, 3)
+def _per_position(gain: Tensor) -> Tensor:
+    """(K, D*D) -> (D*D, 1, K)."""
+    return gain.t().contiguous().unsqueeze(1)
 
 
-def _transform_patches(work: _Workspace, matrix: Tensor, chunk: Tensor, *, centred: bool) -> Tensor:
-    """X, (n, P, C), of a chunk of patches (W, W, N, rows, ow, C)."""
-    (n, w2), c = matrix.shape, chunk.shape[-1]
-    p = chunk.shape[2:5].numel()
-    patches = work.take("patches", w2, p, c)
-    patches.view(chunk.shape).copy_(chunk)
-    if centred:  # x^T (w - mean w) = (x - mean x)^T w
-        patches.sub_(patches.mean((0, 2), keepdim=True))
-    xs = work.take("x", n, p, c)
-    torch.mm(matrix, patches.view(w2, -1), out=xs.view(n, -1))
-    return xs
+def _centre(patches: Tensor) -> None:
+    """Takes its mean from each patch, (W*W, P, C), in place; the map is its own transpose."""
+    means = patches.sum(0).sum(1) / (len(patches) * patches.shape[2])  # in two steps: torch is slow on both at once
+    patches.sub_(means[:, None])
 
 
 def _maximum(work: _Workspace, responses: Tensor, best: Tensor, where: Tensor) -> None:
-    """Maximum and its first position over the leading dimension, into ``best`` and ``where``; NaN wins."""
-    best.copy_(responses[0])
-    where.zero_()
-    better = work.take("better", *best.shape, dtype=torch.bool)
-    for i in range(1, len(responses)):
-        torch.gt(responses[i], best, out=better)
-        where.masked_fill_(better, i)
-        torch.maximum(best, responses[i], out=best)
+    """Maximum and its first position over the leading dimension, into ``best`` and ``where``; NaN wins.
+
+    Overwrites ``responses``. In floats throughout: torch's comparisons into booleans and bytes are not vectorised.
+    """
+    d2 = len(responses)
+    torch.amax(responses, 0, out=best)
+    if d2 == 1:
+        where.zero_()
+        return
+    ramp = torch.arange(d2, dtype=best.dtype, device=best.device).view(d2, 1, 1)
+    responses.ne_(best)
+    torch.add(ramp, responses, alpha=d2, out=responses)  # p where the maximum is, at least d2 elsewhere
+    first = torch.amin(responses, 0, out=work.take("first", *best.shape))
+    found = torch.lt(first, d2, out=work.take("found", *best.shape))  # NaN equals nothing: its position is 0
+    where.copy_(first.mul_(found))
 
 
 def _scatter(work: _Workspace, d: Tensor, where: Tensor, d2: int) -> Tensor:
     """Each gradient in the plane of its winner, zero elsewhere: (D*D, P, K)."""
     winners = work.take("y", d2, *d.shape)
-    here = work.take("here", *d.shape, dtype=torch.bool)
-    for i in range(d2):
-        torch.mul(d, torch.eq(where, i, out=here), out=winners[i])
-    return winners
+    ramp = torch.arange(d2, dtype=d.dtype, device=d.device).view(d2, 1, 1)
+    torch.eq(work.take("first", *d.shape).copy_(where), ramp, out=winners)
+    return winners.mul_(d)
 
 
-def _fold(dx: Tensor, dpatches: Tensor, rows: slice, stride: Pair) -> None:
-    """Adds patch gradients (W, W, N, rows, ow, C) back to where the patches were read from."""
-    wh, ww, _, r, ow, _ = dpatches.shape
-    top = rows.start * stride[0]
-    for i in range(wh):
-        for j in range(ww):
-            at_rows = slice(top + i, top + i + (r - 1) * stride[0] + 1, stride[0])
-            dx[:, at_rows, j : j + (ow - 1) * stride[1] + 1 : stride[1]] += dpatches[i, j]
+class _Fold:
+    """Adds patch gradients back to where the patches were read from.
 
+    Blocks of ``stride`` x ``stride`` pixels of neighbouring patches do not overlap: a patch is a few such blocks, and
+    each of them takes one addition for all patches.
+    """
 
-def _chunks(grid: Sequence[int], floats_per_patch: int) -> Iterator[tuple[slice, slice]]:
-    """Cuts the (N, oh, ow) patches into runs of whole images, or of rows of one image, that fit the workspace."""
-    n, oh, ow = grid
-    if n * oh * ow == 0:
-        return
-    rows = max(1, WORKSPACE // (floats_per_patch * ow))
-    if rows >= oh:
-        images = rows // oh
-        for i in range(0, n, images):
-            yield slice(i, min(i + images, n)), slice(0, oh)
-    else:
-        rows = -(-oh // -(-oh // rows))  # chunks of equal size
-        for i in range(n):
-            for r in range(0, oh, rows):
-                yield slice(i, i + 1), slice(r, min(r + rows, oh))
+    def __init__(self, x: Tensor, grid: Sequence[int], kernel: Pair, stride: Pair) -> None:
+        self.size, self.kernel, self.stride, self.width = x.shape, kernel, stride, grid[2]
+        blocks = [o - 1 - (-w // s) for o, w, s in zip(grid[1:], kernel, stride, strict=True)]
+        n, h, w, c = x.shape
+        self.blocks = x.new_zeros(n, max(h, blocks[0] * stride[0]), max(w, blocks[1] * stride[1]), c)
+
+    def add(self, dpatches: Tensor, chunk: _Chunk) -> None:
+        """Adds (W*W, P, C) gradients of a chunk of patches."""
+        (wh, ww), (sh, sw) = self.kernel, self.stride
+        for top in range(0, wh, sh):
+            for left in range(0, ww, sw):
+                self._add_block(dpatches, chunk, slice(top, min(top + sh, wh)), slice(left, min(left + sw, ww)))
+
+    def _add_block(self, dpatches: Tensor, chunk: _Chunk, ys: slice, xs: slice) -> None:
+        (sh, sw), (ow, c) = self.stride, (self.width, self.size[3])
+        r = chunk.rows.stop - chunk.rows.start
+        grads = dpatches.view(*self.kernel, -1, r, ow, c)[ys, xs]  # (bh, bw, n, r, ow, C)
+        first = chunk.rows.start * sh + ys.start
+        into = self.blocks[chunk.images, first : first + r * sh, xs.start : xs.start + ow * sw]
+        into = into.unflatten(2, (ow, sw)).unflatten(1, (r, sh))[:, :, : len(grads), :, : grads.shape[1]]
+        into += grads.permute(2, 3, 0, 4, 1, 5)  # (n, r, bh, ow, bw, C)
+
+    def image(self) -> Tensor:
+        """The sum, (N, H, W, C)."""
+        return self.blocks[:, : self.size[1], : self.size[2]].contiguous()

@@ -1,0 +1,48 @@
+"""Peak memory of a training step, measured by the operating system in a process of its own.
+
+Run as ``python -m epitomic.bench.memory CASE...``; `peak_memory` does so. What counts is the peak beyond the input, the
+parameters and the incoming gradient, less the results that any layer must give (output and gradients): what a layer
+holds *extra*.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict
+
+from epitomic.bench.contest import Case, Contestant, enter
+
+
+def peak_memory(case: Case, contestant: Contestant) -> int | None:
+    """Peak extra bytes of one training step, or None where the system does not tell (it takes Linux)."""
+    if not os.access("/proc/self/clear_refs", os.W_OK):
+        return None
+    # Freed blocks go back to the system at once, so that the resident set is what is alive, for either side.
+    environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_TRIM_THRESHOLD_": "131072"}
+    request = json.dumps([asdict(case), asdict(contestant)])
+    command = [sys.executable, "-m", "epitomic.bench.memory", request]
+    return int(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
+
+
+def _measure(case: Case, contestant: Contestant) -> int:
+    enter(case.scaled(batch=1), contestant).training()  # libraries load and threads start before we look
+    entry = enter(case, contestant)
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")  # resets the peak
+    before = _status("VmRSS")
+    entry.training()
+    results = 4 * (sum(t.numel() for t in entry.inputs) + entry.dy.numel())
+    return _status("VmHWM") - before - results
+
+
+def _status(key: str) -> int:
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith(key + ":"))
+
+
+if __name__ == "__main__":
+    case, contestant = json.loads(sys.argv[1])
+    print(_measure(Case(**case), Contestant(**contestant)))
