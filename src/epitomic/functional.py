@@ -9,6 +9,7 @@ Three reductions turn every epitomic layer of the paper into mini-epitome matchi
 
 from __future__ import annotations
 
+import math
 from typing import Literal, overload
 
 import torch
@@ -23,6 +24,7 @@ from epitomic.ops.reference import epitomic_conv2d_reference
 from epitomic.ops.transforms import MAX_POINTS
 
 ALGORITHMS = ("auto", "reference", "direct", "winograd")
+WORTHWHILE = 64  # measured: benchmarks/auto.py
 
 
 @overload
@@ -111,7 +113,7 @@ def epitomic_conv2d(
         pool_size=pool_size,
         stride=stride,
         padding=padding,
-        epitome_size=tuple(weight.shape[2:]),
+        epitome_size=[int(v) for v in weight.shape[2:]],
         epitome_stride=epitome_stride,
     )
     _check_fit(input, weight, bias, geometry)
@@ -142,8 +144,8 @@ def _run(
     minis = mini_epitomes(weight, geometry)  # (K, C, V', V'), topographic outputs counted in K
     if algorithm == "direct":
         filters = gather_filters(minis, geometry.kernel, geometry.epitome_stride)
-        if normalize:  # in the weight's precision, which under autocast is the better one
-            filters = normalize_filters(filters, eps)
+        if normalize:  # the sums over a filter need more than half precision
+            filters = normalize_filters(filters.to(torch.promote_types(filters.dtype, torch.float32)), eps)
         return match_direct(x, filters.to(x.dtype), bias, geometry.stride)
 
     gain = _contrast_gain(minis, geometry, eps) if normalize else None
@@ -156,10 +158,11 @@ def choose_algorithm(
 ) -> str:
     """The algorithm that ``algorithm`` means for these tensors; an error with the reason if it cannot serve them.
 
-    ``"auto"`` is ``"winograd"`` where it was measured to win (docs/performance.md), else ``"direct"``:
+    ``"auto"`` is ``"winograd"`` where it was measured to win (docs/performance.md), else ``"direct"``. It wins
 
-    - float32 or float64 on CPU (elsewhere nothing was measured), not being exported or traced;
-    - at most `MAX_POINTS` points per axis;
+    - in float32 and float64, on CPU (elsewhere nothing was measured), for at most `MAX_POINTS` points per axis;
+    - when not traced or exported: `direct` is made of operators that everybody knows;
+    - where it saves enough: D C e^2 (s - 1) >= `WORTHWHILE`, with s the factor of multiplications saved.
     """
     dtype = dtype or input.dtype
     if algorithm not in ALGORITHMS:
@@ -175,9 +178,18 @@ def choose_algorithm(
         if reason:
             raise ValueError(f"algorithm='winograd' cannot serve this call: {reason}; use 'direct' or 'auto'")
         return algorithm
-    if reason or input.device.type != "cpu" or torch.compiler.is_exporting() or torch._C._get_tracing_state():
+    traced = torch.compiler.is_exporting() or torch._C._get_tracing_state() is not None
+    if reason or traced or input.device.type != "cpu" or not _worthwhile(geometry, weight.shape[1]):
         return "direct"
     return "winograd"
+
+
+def _worthwhile(geometry: Geometry, channels: int) -> bool:
+    """Whether the saved multiplications outweigh the transforms, whose share falls with the channels."""
+    positions = math.prod(geometry.pool)
+    blocks = math.prod(geometry.epitome_stride)
+    saved = positions * math.prod(geometry.kernel) / (math.prod(geometry.points) * blocks)
+    return math.sqrt(positions) * channels * blocks * (saved - 1) >= WORTHWHILE
 
 
 def _compute_dtype(input: Tensor) -> torch.dtype:

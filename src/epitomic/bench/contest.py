@@ -119,7 +119,10 @@ def enter(case: Case, contestant: Contestant) -> Entry:
     pair = contestant.what == PAIR
     filters = (case.kernel, case.kernel) if pair else case.geometry.epitome
     weight = torch.randn(case.out_channels, case.in_channels, *filters, generator=generator)
-    weight = (weight / (case.in_channels * case.kernel**2) ** 0.5).contiguous(memory_format=layout).requires_grad_()
+    weight /= (case.in_channels * case.kernel**2) ** 0.5
+    if pair:
+        weight = weight.contiguous(memory_format=layout)
+    weight.requires_grad_()
 
     if pair:
         forward = _pair(case, x, weight, bias)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import gc
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 
@@ -32,6 +33,9 @@ class Sample:
         low, _, high = statistics.quantiles(self.values, n=4, method="inclusive")
         return low, high
 
+    def __mul__(self, factor: float) -> Sample:
+        return Sample(tuple(v * factor for v in self.values))
+
     def __truediv__(self, other: Sample) -> Sample:
         """Ratios, repetition by repetition."""
         return Sample(tuple(a / b for a, b in zip(self.values, other.values, strict=True)))
@@ -41,9 +45,12 @@ class Sample:
         return f"{self.median:.2f} ({low:.2f}-{high:.2f})"
 
 
-def interleaved(functions: Mapping[str, Callable[[], object]], repetitions: int) -> Iterator[dict[str, Sample]]:
+Key = TypeVar("Key", bound=Hashable)
+
+
+def interleaved(functions: Mapping[Key, Callable[[], object]], repetitions: int) -> Iterator[dict[Key, Sample]]:
     """Times each function once a repetition, in turn, after a warm-up; yields what is known after each repetition."""
-    times: dict[str, list[float]] = {name: [] for name in functions}
+    times: dict[Key, list[float]] = {name: [] for name in functions}
     for repetition in range(repetitions + 1):
         for name, function in functions.items():
             gc.collect()

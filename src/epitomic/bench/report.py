@@ -1,0 +1,124 @@
+"""The benchmark's table, CSV and plot."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import os
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from epitomic._version import __version__
+from epitomic.bench.run import Row
+
+HEADER = ("layer", "", "", "pair ms", "our ms", "speed-up (quartiles)", "GFLOP/s", "of GEMM", "memory")
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Rows for the eye: medians, and the speed-up with its quartiles over the repetitions."""
+    lines = [HEADER]
+    for row in rows:
+        memory = ""
+        if row.memory is not None and row.pair_memory:
+            memory = f"{row.memory / row.pair_memory:.2f} ({row.memory / 1e6:.0f}/{row.pair_memory / 1e6:.0f} MB)"
+        lines.append(
+            (
+                f"{row.case.name}: {row.case.text()}" if row.mode == "forward" else "",
+                row.mode,
+                row.algorithm + (" + norm" if row.normalize else ""),
+                f"{row.pair_milliseconds.median:.1f}",
+                f"{row.milliseconds.median:.1f}",
+                str(row.speedup),
+                f"{row.gflops:.0f}",
+                f"{row.gflops / row.best_gemm:.0%}",
+                memory,
+            )
+        )
+    widths = [max(len(line[i]) for line in lines) for i in range(len(HEADER))]
+    text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+    text.insert(1, "  ".join("-" * width for width in widths))
+    return "\n".join(text)
+
+
+def machine() -> dict[str, str]:
+    """What ran this: processor, threads and versions."""
+    return {
+        "cpu": _cpu(),
+        "cores": str(os.cpu_count()),
+        "threads": str(torch.get_num_threads()),
+        "capability": torch.backends.cpu.get_cpu_capability(),
+        "os": platform.system(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "epitomic": __version__,
+    }
+
+
+def _cpu() -> str:
+    try:
+        with open("/proc/cpuinfo") as file:
+            return next(line.split(":")[1].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def save(rows: Sequence[Row], folder: Path) -> list[Path]:
+    """Writes bench.csv, and bench.png where matplotlib is installed; returns the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = [folder / "bench.csv"]
+    facts = machine()
+    with files[0].open("w", newline="") as file:
+        writer = csv.writer(file)
+        sizes = [f.name for f in dataclasses.fields(rows[0].case)]
+        figures = ["ms", "ms_q1", "ms_q3", "pair_ms", "pair_ms_q1", "pair_ms_q3", "speedup", "speedup_q1", "speedup_q3"]
+        columns = ["mode", "algorithm", "normalize", "format", "pair_format", "n", *figures]
+        writer.writerow([*sizes, *columns, "gflops", "best_gemm_gflops", "memory_bytes", "pair_memory_bytes", *facts])
+        for row in rows:
+            samples = (row.milliseconds, row.pair_milliseconds, row.speedup)
+            numbers = [f"{v:.4g}" for s in samples for v in (s.median, *s.spread)]
+            writer.writerow(
+                [
+                    *dataclasses.astuple(row.case),
+                    *(row.mode, row.algorithm, row.normalize, row.format, row.pair_format, len(row.speedup.values)),
+                    *numbers,
+                    *(f"{row.gflops:.1f}", f"{row.best_gemm:.1f}", row.memory, row.pair_memory),
+                    *facts.values(),
+                ]
+            )
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return files
+    figure = Figure(figsize=(9, 0.9 + 0.75 * len({r.case for r in rows})), layout="constrained")
+    plot(rows, figure)
+    files.append(folder / "bench.png")
+    figure.savefig(files[-1], dpi=150)
+    return files
+
+
+def plot(rows: Sequence[Row], figure) -> None:  # type: ignore[no-untyped-def]
+    """Speed-up over the pair, a bar for each layer and mode, quartiles as whiskers, on a matplotlib figure."""
+    axes = figure.subplots()
+    cases = list(dict.fromkeys(row.case for row in rows))
+    kinds = list(dict.fromkeys((row.mode, row.algorithm, row.normalize) for row in rows))
+    height = 0.8 / len(kinds)
+    for i, (mode, algorithm, normalize) in enumerate(kinds):
+        mine = [row for row in rows if (row.mode, row.algorithm, row.normalize) == (mode, algorithm, normalize)]
+        at = [cases.index(row.case) + (i - (len(kinds) - 1) / 2) * height for row in mine]
+        samples = [row.speedup for row in mine]
+        middle = [s.median for s in samples]
+        whiskers = [[s.median - s.spread[0] for s in samples], [s.spread[1] - s.median for s in samples]]
+        label = f"{mode}, {algorithm}" + (" + norm" if normalize else "")
+        bars = axes.barh(at, middle, height * 0.9, xerr=whiskers, label=label, error_kw={"lw": 1})
+        axes.bar_label(bars, [f"{m:.1f}x" for m in middle], padding=6, fontsize=9)
+    axes.axvline(1, color="0.3", lw=1)
+    axes.set_yticks(range(len(cases)), [f"{c.name}\n{c.text()}" for c in cases], fontsize=9)
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1.15 * max(row.speedup.spread[1] for row in rows))
+    axes.set_xlabel("times as fast as conv2d + max_pool2d of equal output")
+    axes.legend(loc="lower right", fontsize=9)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)

@@ -1,0 +1,17 @@
+"""The operator: torch's own checks of schema, fake kernels, strides and autograd."""
+
+import pytest
+import torch
+
+from epitomic.ops.matching import KERNELS, match
+
+
+@pytest.mark.parametrize("implementation", KERNELS)
+@pytest.mark.parametrize("normalised", [False, True])
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+def test_opcheck(implementation: str, normalised: bool, memory_format: torch.memory_format) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(2, 3, 7, 6).contiguous(memory_format=memory_format).requires_grad_()
+    epitomes, bias = torch.randn(5, 3, 4, 4, requires_grad=True), torch.randn(5, requires_grad=True)
+    gain = torch.rand(5, 4).add(0.5).requires_grad_() if normalised else None
+    torch.library.opcheck(match, (x, epitomes, bias, gain, (3, 3), (2, 2), implementation))

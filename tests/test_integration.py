@@ -1,0 +1,158 @@
+"""Wherever a torch layer works: compile, export, ONNX, autograd's corners, threads, distributed."""
+
+import concurrent.futures
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from epitomic import EpitomicConv2d
+
+VARIANTS = {
+    "mini": {"kernel_size": 3},
+    "normalised": {"kernel_size": 3, "normalize": True},
+    "topographic": {"kernel_size": 3, "epitome_size": 6, "normalize": True},
+    "epitome stride": {"kernel_size": 4, "epitome_stride": 2, "padding": 1},
+}
+
+
+def make_layer(variant: str, algorithm: str = "auto") -> EpitomicConv2d:
+    torch.manual_seed(0)
+    return EpitomicConv2d(32, 8, **VARIANTS[variant], algorithm=algorithm)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("algorithm", ["direct", "winograd"])
+def test_compile_fullgraph(variant: str, algorithm: str) -> None:
+    layer, x = make_layer(variant, algorithm), torch.randn(2, 32, 12, 12, requires_grad=True)
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    expected, y = layer(x), compiled(x)
+    torch.testing.assert_close(y, expected)
+    parameters = [x, *layer.parameters()]
+    for a, b in zip(
+        torch.autograd.grad(y.square().sum(), parameters),
+        torch.autograd.grad(expected.square().sum(), parameters),
+        strict=True,
+    ):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
+
+
+def test_compile_with_inductor_keeps_channels_last() -> None:
+    model = nn.Sequential(make_layer("mini", "winograd"), nn.ReLU(), EpitomicConv2d(8, 4, 3, algorithm="winograd"))
+    x = torch.randn(2, 32, 14, 14).contiguous(memory_format=torch.channels_last)
+    y = torch.compile(model, fullgraph=True)(x)
+    torch.testing.assert_close(y, model(x))
+    assert y.is_contiguous(memory_format=torch.channels_last)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_export_with_a_dynamic_batch(variant: str) -> None:
+    layer = make_layer(variant).eval()
+    batch = torch.export.Dim("batch", min=1, max=64)
+    program = torch.export.export(layer, (torch.randn(2, 32, 12, 12),), dynamic_shapes={"input": {0: batch}})
+    assert "epitomic" not in str(program.graph)  # made of operators that everybody knows
+    x = torch.randn(5, 32, 12, 12)
+    torch.testing.assert_close(program.module()(x), layer(x), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_onnx_runtime_gives_equal_outputs(variant: str, tmp_path: Path) -> None:
+    pytest.importorskip("onnxscript")
+    runtime = pytest.importorskip("onnxruntime")
+    layer, file = make_layer(variant).eval(), tmp_path / "layer.onnx"
+    batch = torch.export.Dim("batch", min=1, max=64)
+    torch.onnx.export(
+        layer, (torch.randn(2, 32, 12, 12),), file, dynamo=True, dynamic_shapes={"input": {0: batch}}, verbose=False
+    )
+    session = runtime.InferenceSession(file, providers=["CPUExecutionProvider"])
+    for n in (1, 5):
+        x = torch.randn(n, 32, 12, 12)
+        (y,) = session.run(None, {session.get_inputs()[0].name: x.numpy()})
+        np.testing.assert_allclose(y, layer(x).detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_jit_trace() -> None:
+    layer, x = make_layer("mini").eval(), torch.randn(2, 32, 12, 12)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # tracing warns of sizes that become constants, and of its own age
+        traced = torch.jit.trace(layer, x, check_trace=False)
+    other = torch.randn(3, 32, 12, 12)
+    torch.testing.assert_close(traced(other), layer(other), rtol=1e-4, atol=1e-5)
+
+
+def test_double_backward_works_or_says_so() -> None:
+    x = torch.randn(1, 32, 8, 8, dtype=torch.float64, requires_grad=True)
+    direct = make_layer("mini", "direct").double()
+    (grad,) = torch.autograd.grad(direct(x).square().sum(), x, create_graph=True)
+    assert torch.autograd.grad(grad.sum(), x)[0].isfinite().all()
+
+    winograd = make_layer("mini", "winograd").double()
+    (grad,) = torch.autograd.grad(winograd(x).square().sum(), x, create_graph=True)
+    with pytest.raises(RuntimeError, match=r"no double backward .* algorithm='direct'"):
+        torch.autograd.grad(grad.sum(), x)
+
+
+def test_gradgradcheck_direct() -> None:
+    torch.manual_seed(0)
+    layer = EpitomicConv2d(2, 2, 2, algorithm="direct", dtype=torch.float64)
+    x = torch.randn(1, 2, 4, 4, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradgradcheck(
+        lambda x, w: torch.func.functional_call(layer, {"weight": w}, x), (x, layer.weight)
+    )
+
+
+@pytest.mark.parametrize("algorithm", ["direct", "winograd"])
+def test_overlapping_calls_do_not_disturb_each_other(algorithm: str) -> None:
+    layers = [EpitomicConv2d(16, 8 + k, 3, algorithm=algorithm) for k in range(4)]
+    inputs = [torch.randn(4, 16, 16 + k, 16, requires_grad=True) for k in range(4)]
+
+    def step(k: int) -> torch.Tensor:
+        return torch.autograd.grad(layers[k](inputs[k]).square().sum(), inputs[k])[0]
+
+    alone = [step(k) for k in range(4)]
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        for _ in range(5):
+            for grad, expected in zip(pool.map(step, range(4)), alone, strict=True):
+                assert torch.equal(grad, expected)
+
+
+def test_data_parallel_across_processes(tmp_path: Path) -> None:
+    """Two processes with half the batch each get the gradient of the whole batch."""
+    script = """
+import sys, torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from epitomic import EpitomicConv2d
+rank = int(sys.argv[1])
+dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank, world_size=2)
+torch.manual_seed(0)
+layer, x = EpitomicConv2d(32, 4, 3, normalize=True), torch.randn(4, 32, 10, 10)
+layer(x).square().mean().backward()
+whole = layer.weight.grad.clone()
+layer.zero_grad()
+DistributedDataParallel(layer)(x[2 * rank : 2 * rank + 2]).square().mean().backward()
+torch.testing.assert_close(layer.weight.grad, whole)
+"""
+    command = [sys.executable, "-c", script]
+    processes = [subprocess.Popen([*command, str(rank), str(tmp_path / "store")]) for rank in range(2)]
+    assert [p.wait(timeout=120) for p in processes] == [0, 0]
+
+
+def test_import_needs_only_torch() -> None:
+    """Nothing but torch, and no noticeable time beyond it."""
+    script = """
+import sys, time
+import torch
+before, start = set(sys.modules), time.perf_counter()
+import epitomic
+seconds = time.perf_counter() - start
+new = {name.split(".")[0] for name in set(sys.modules) - before} - set(sys.stdlib_module_names)
+print(sorted(new), seconds)
+assert new <= {"epitomic", "torch"}, new
+assert seconds < 0.5, seconds
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)

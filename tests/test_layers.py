@@ -1,0 +1,146 @@
+"""The modules: parameters, what they compute, and that they behave as torch layers do."""
+
+import copy
+import io
+import pickle
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from epitomic import EpitomicConv2d, MaxoutConv2d, NormConv2d, epitomic_conv2d
+
+
+def test_is_its_functional_twin() -> None:
+    layer = EpitomicConv2d(3, 8, (3, 4), pool_size=(2, 3), stride=(1, 2), padding=(1, 0), normalize=True, eps=0.1)
+    x = torch.randn(2, 3, 9, 10)
+    options: dict[str, Any] = {"kernel_size": (3, 4), "pool_size": (2, 3), "stride": (1, 2), "padding": (1, 0)}
+    expected = epitomic_conv2d(x, layer.weight, layer.bias, **options, normalize=True, eps=0.1)
+    assert torch.equal(layer(x), expected)
+    assert torch.equal(layer.match(x)[0], expected)
+
+
+@pytest.mark.parametrize("mode", ["reflect", "replicate", "circular"])
+def test_padding_modes(mode: str) -> None:
+    layer = EpitomicConv2d(2, 4, 3, padding=(1, 2), padding_mode=mode)
+    x = torch.randn(1, 2, 7, 7)
+    padded = F.pad(x, (2, 2, 1, 1), mode=mode)
+    assert torch.equal(layer(x), epitomic_conv2d(padded, layer.weight, layer.bias, kernel_size=3, pool_size=2))
+
+
+def test_filters_are_what_matches() -> None:
+    """The responses of ``filters()`` by conv2d, maximum over the positions, are the layer."""
+    for arguments in ({}, {"normalize": True}, {"epitome_size": 9, "normalize": True}, {"epitome_stride": 2}):
+        layer = EpitomicConv2d(3, 18, 3, pool_size=2, bias=False, **arguments)
+        x = torch.randn(2, 3, 10, 10)
+        filters = layer.filters()  # (out_channels, D*D, C, W, W)
+        assert filters.shape == (18, 4, 3, 3, 3)
+        responses = F.conv2d(x, filters.flatten(0, 1), stride=2).unflatten(1, (18, 4))
+        y, positions = layer.match(x)
+        torch.testing.assert_close(y, responses.amax(2))
+        torch.testing.assert_close(y, responses.gather(2, positions.unsqueeze(2)).squeeze(2))
+
+
+def test_normalised_filters_have_no_mean_and_unit_contrast() -> None:
+    filters = EpitomicConv2d(4, 6, 5, normalize=True, eps=0).filters()
+    torch.testing.assert_close(filters.mean((2, 3, 4)), torch.zeros(6, 4), atol=1e-6, rtol=0)
+    torch.testing.assert_close(filters.square().sum((2, 3, 4)), torch.ones(6, 4))
+
+
+def test_fan_in_is_that_of_a_filter() -> None:
+    layer = EpitomicConv2d(16, 64, 3, pool_size=3)
+    bound = (16 * 3 * 3) ** -0.5
+    for parameter in layer.parameters():
+        assert 0.9 * bound < parameter.abs().max() <= bound
+
+
+def test_out_channels_that_do_not_divide() -> None:
+    with pytest.raises(ValueError, match=r"out_channels=100 is not a multiple of the 49 outputs .* use 98 or 147"):
+        EpitomicConv2d(96, 100, 6, pool_size=3, epitome_size=26)
+    with pytest.raises(ValueError, match="use 49"):
+        EpitomicConv2d(96, 10, 6, pool_size=3, epitome_size=26)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "says"),
+    [
+        ({"in_channels": 0}, ValueError, "in_channels must be at least 1"),
+        ({"out_channels": 1.5}, TypeError, "out_channels must be an int"),
+        ({"padding_mode": "zero"}, ValueError, "padding_mode must be one of zeros, .* got 'zero'"),
+        ({"algorithm": "fft"}, ValueError, "algorithm must be one of auto, .* got 'fft'"),
+        ({"normalize": True, "eps": -1}, ValueError, "eps, .* must not be negative, got -1"),
+    ],
+)
+def test_errors_name_the_argument(arguments: dict[str, Any], error: type[Exception], says: str) -> None:
+    with pytest.raises(error, match=says):
+        EpitomicConv2d(**({"in_channels": 3, "out_channels": 8, "kernel_size": 3} | arguments))
+
+
+def test_repr_tells_the_truth() -> None:
+    plain = repr(EpitomicConv2d(3, 8, 3))
+    assert plain == "EpitomicConv2d(3, 8, kernel_size=(3, 3), pool_size=(2, 2), stride=(2, 2))"
+    full = repr(
+        EpitomicConv2d(
+            3,
+            100,
+            8,
+            pool_size=3,
+            stride=4,
+            padding=1,
+            epitome_size=36,
+            epitome_stride=2,
+            normalize=True,
+            bias=False,
+            padding_mode="reflect",
+            algorithm="direct",
+        )
+    )
+    for part in ("epitome_size=(36, 36)", "epitome_stride=(2, 2)", "eps=0.01", "bias=False", "'reflect'", "'direct'"):
+        assert part in full
+
+
+def test_norm_conv_is_a_convolution_with_normalised_filters() -> None:
+    layer = NormConv2d(3, 8, 5, stride=2, padding=1, eps=0.5)
+    x = torch.randn(2, 3, 11, 11)
+    w = layer.weight - layer.weight.mean((1, 2, 3), keepdim=True)
+    w = w / (w.square().sum((1, 2, 3), keepdim=True) + 0.5).sqrt()
+    torch.testing.assert_close(layer(x), F.conv2d(x, w, layer.bias, stride=2, padding=1))
+    assert "eps=0.5" in repr(layer)
+    # Eq. 3 of a plain convolution is an epitomic layer of one position.
+    epitomic = epitomic_conv2d(
+        x, layer.weight, layer.bias, kernel_size=5, pool_size=1, stride=2, padding=1, normalize=True, eps=0.5
+    )
+    torch.testing.assert_close(layer(x), epitomic)
+
+
+def test_maxout_is_the_best_of_its_pieces() -> None:
+    layer = MaxoutConv2d(3, 5, 3, pieces=4, padding=1, padding_mode="replicate")
+    x = torch.randn(2, 3, 7, 7)
+    pieces = F.conv2d(F.pad(x, (1, 1, 1, 1), mode="replicate"), layer.weight, layer.bias)
+    best = torch.stack([pieces[:, 4 * k : 4 * k + 4].amax(1) for k in range(5)], 1)
+    torch.testing.assert_close(layer(x), best)
+
+
+@pytest.mark.parametrize("make", [EpitomicConv2d, NormConv2d, MaxoutConv2d])
+def test_copies_and_state(make: Any) -> None:
+    layer, x = make(3, 8, 3), torch.randn(1, 3, 9, 9)
+    other = make(3, 8, 3)
+    other.load_state_dict(layer.state_dict())
+    for twin in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer)), other):
+        assert torch.equal(twin(x), layer(x))
+    buffer = io.BytesIO()
+    torch.save(layer.state_dict(), buffer)
+    buffer.seek(0)
+    assert list(torch.load(buffer, weights_only=True)) == ["weight", "bias"]
+
+
+@pytest.mark.parametrize("make", [EpitomicConv2d, NormConv2d, MaxoutConv2d])
+def test_device_and_dtype(make: Any) -> None:
+    layer = make(3, 8, 3, device="meta", dtype=torch.float64)
+    assert all(p.is_meta and p.dtype == torch.float64 for p in layer.parameters())
+    y = layer(torch.empty(2, 3, 9, 9, device="meta", dtype=torch.float64))
+    assert y.shape == make(3, 8, 3)(torch.randn(2, 3, 9, 9)).shape
+    real = layer.to_empty(device="cpu")
+    real.reset_parameters()
+    assert real(torch.randn(2, 3, 9, 9, dtype=torch.float64)).isfinite().all()
