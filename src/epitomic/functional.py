@@ -24,7 +24,7 @@ from epitomic.ops.reference import epitomic_conv2d_reference
 from epitomic.ops.transforms import MAX_POINTS
 
 ALGORITHMS = ("auto", "reference", "direct", "winograd")
-WORTHWHILE = 64  # measured: benchmarks/auto.py
+WORTHWHILE = 64  # measured by benchmarks/auto.py
 
 
 @overload
@@ -179,12 +179,12 @@ def choose_algorithm(
             raise ValueError(f"algorithm='winograd' cannot serve this call: {reason}; use 'direct' or 'auto'")
         return algorithm
     traced = torch.compiler.is_exporting() or torch._C._get_tracing_state() is not None
-    if reason or traced or input.device.type != "cpu" or not _worthwhile(geometry, weight.shape[1]):
+    if reason or traced or input.device.type != "cpu" or not saves_enough(geometry, weight.shape[1]):
         return "direct"
     return "winograd"
 
 
-def _worthwhile(geometry: Geometry, channels: int) -> bool:
+def saves_enough(geometry: Geometry, channels: int) -> bool:
     """Whether the saved multiplications outweigh the transforms, whose share falls with the channels."""
     positions = math.prod(geometry.pool)
     blocks = math.prod(geometry.epitome_stride)
