@@ -180,5 +180,7 @@ def _to_format_of(x: Tensor, nhwc: Tensor) -> Tensor:
 
 
 def is_channels_last(x: Tensor) -> bool:
-    """Whether ``x`` is channels_last and not just so by having one channel or one pixel."""
-    return not x.is_contiguous() and x.is_contiguous(memory_format=torch.channels_last)
+    """Whether ``x`` is channels_last. With one channel the two formats hold the same data, and the stride tells."""
+    if x.is_contiguous():
+        return x.shape[1] == 1 and x.stride(1) == 1 and x.shape[2] * x.shape[3] > 1
+    return x.is_contiguous(memory_format=torch.channels_last)

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from epitomic.geometry import Pair
@@ -37,6 +38,7 @@ def forward(
     """See `matching.Kernel.forward`."""
     call = _Call(x, epitomes, kernel, stride, transformed=1)
     n, d2, work = call.points, call.positions, call.work
+    means = None if gain is None else _patch_means(x, kernel, stride)
     y = x.new_empty(call.grid.numel(), len(epitomes))  # (P, K), all patches
     positions = torch.empty_like(y, dtype=torch.uint8)
     for group in call.groups():
@@ -44,7 +46,7 @@ def forward(
         k = u_t.shape[2]
         for chunk in call.chunks(k):
             p = chunk.size
-            xs = call.transform_patches(chunk, centred=gain is not None)  # (n, P, C)
+            xs = call.transform_patches(chunk, means)  # (n, P, C)
             m = torch.bmm(xs, u_t, out=work.take("m", n, p, k))
             responses = work.take("responses", d2, p, k)
             torch.mm(call.to.output, m.view(n, -1), out=responses.view(d2, -1))
@@ -85,12 +87,15 @@ def backward(
     fold = _Fold(x, call.grid, kernel, stride) if need_x else None
     depitomes = torch.empty_like(epitomes) if need_epitomes else None
     dgain = torch.zeros_like(gain) if need_gain and gain is not None else None
+    means = None if gain is None else _patch_means(x, kernel, stride)
+    dmeans = torch.zeros_like(means) if means is not None else None  # mean of each patch's gradient
     output_t, patch_t = call.to.output.t().contiguous(), call.to.patch.t().contiguous()
 
     for group in call.groups() if any((need_x, need_epitomes, need_gain)) else ():
         k = len(epitomes[group])
         u = call.transform_epitomes(epitomes[group]) if need_x else epitomes  # (n, K, C)
         du = x.new_zeros(n, k, c) if need_epitomes else None
+        filter_means = _filter_means(epitomes[group], kernel) if dmeans is not None else None  # (D*D, K, 1)
         for chunk in call.chunks(k):
             p = chunk.size
             winners = _scatter(work, dy[chunk.flat, group], positions[chunk.flat, group], d2)  # (D*D, P, K)
@@ -104,19 +109,21 @@ def backward(
             dm = work.take("m", n, p, k)
             torch.mm(output_t, winners.view(d2, -1), out=dm.view(n, -1))
             if du is not None:
-                xs = call.transform_patches(chunk, centred=gain is not None)
+                xs = call.transform_patches(chunk, means)
                 du.baddbmm_(dm.transpose(1, 2), xs)
             if fold is not None:
                 dxs = torch.bmm(dm, u, out=work.take("x", n, p, c))
                 dpatches = work.take("patches", len(patch_t), p, c)
                 torch.mm(patch_t, dxs.view(n, -1), out=dpatches.view(len(patch_t), -1))
-                if gain is not None:
-                    _centre(dpatches)
                 fold.add(dpatches, chunk)
+                if dmeans is not None and filter_means is not None:
+                    dmeans.view(-1)[chunk.flat] += torch.bmm(winners, filter_means).sum((0, 2))
         if du is not None and depitomes is not None:
             torch.mm(du.view(n, -1).t(), call.to.epitome, out=depitomes[group].view(k * c, n))
 
     dx = None if fold is None else fold.image()
+    if dx is not None and dmeans is not None:
+        _subtract_means(dx, dmeans, kernel, stride)
     dbias = dy.sum(0) if need_bias else None
     return dx, depitomes, dbias, dgain
 
@@ -195,14 +202,15 @@ class _Call:
         k, c = epitomes.shape[:2]
         return (self.to.epitome @ epitomes.reshape(k * c, -1).t()).view(-1, k, c)
 
-    def transform_patches(self, chunk: _Chunk, *, centred: bool) -> Tensor:
-        """X, (n, P, C)."""
+    def transform_patches(self, chunk: _Chunk, means: Tensor | None) -> Tensor:
+        """X, (n, P, C), of the patches less their means (N, oh, ow): x^T (w - mean w) = (x - mean x)^T w."""
         gathered = self.patches[:, :, chunk.images, chunk.rows]  # (W, W, N, rows, ow, C)
         n, w2 = self.to.patch.shape
         patches = self.work.take("patches", w2, chunk.size, self.channels)
-        patches.view(gathered.shape).copy_(gathered)
-        if centred:
-            _centre(patches)  # x^T (w - mean w) = (x - mean x)^T w
+        if means is None:
+            patches.view(gathered.shape).copy_(gathered)
+        else:
+            torch.sub(gathered, means[chunk.images, chunk.rows, :, None], out=patches.view(gathered.shape))
         xs = self.work.take("x", n, chunk.size, self.channels)
         torch.mm(self.to.patch, patches.view(w2, -1), out=xs.view(n, -1))
         return xs
@@ -218,10 +226,20 @@ def _per_position(gain: Tensor) -> Tensor:
     return gain.t().contiguous().unsqueeze(1)
 
 
-def _centre(patches: Tensor) -> None:
-    """Takes its mean from each patch, (W*W, P, C), in place; the map is its own transpose."""
-    means = patches.sum(0).sum(1) / (len(patches) * patches.shape[2])  # in two steps: torch is slow on both at once
-    patches.sub_(means[:, None])
+def _patch_means(x: Tensor, kernel: Pair, stride: Pair) -> Tensor:
+    """Mean of each patch over its W*W*C values: (N, H, W, C) -> (N, oh, ow)."""
+    return F.avg_pool2d(x.mean(3).unsqueeze(1), kernel, stride).squeeze(1)
+
+
+def _filter_means(epitomes: Tensor, kernel: Pair) -> Tensor:
+    """Mean of each filter: (K, C, V, V) -> (D*D, K, 1)."""
+    return F.avg_pool2d(epitomes.mean(1, keepdim=True), kernel, stride=1).flatten(1).t().unsqueeze(2)
+
+
+def _subtract_means(dx: Tensor, dmeans: Tensor, kernel: Pair, stride: Pair) -> None:
+    """Takes the mean of each patch's gradient, (N, oh, ow), from all of its pixels: centring is its own transpose."""
+    spread = F.conv_transpose2d(dmeans.unsqueeze(1), dmeans.new_ones(1, 1, *kernel), stride=stride)  # (N, 1, h, w)
+    dx[:, : spread.shape[2], : spread.shape[3]] -= spread.permute(0, 2, 3, 1)
 
 
 def _maximum(work: _Workspace, responses: Tensor, best: Tensor, where: Tensor) -> None:
