@@ -1,0 +1,19 @@
+"""The paper's networks, and a registry of them: `create_model`, `list_models`."""
+
+from epitomic.models import alexnet, paper, small
+from epitomic.models.counting import Count, LayerCount, count
+from epitomic.models.pretrained import from_pretrained, save_pretrained
+from epitomic.models.registry import create_model, list_models
+
+__all__ = [
+    "Count",
+    "LayerCount",
+    "alexnet",
+    "count",
+    "create_model",
+    "from_pretrained",
+    "list_models",
+    "paper",
+    "save_pretrained",
+    "small",
+]

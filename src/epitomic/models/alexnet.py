@@ -1,0 +1,71 @@
+"""The network of Krizhevsky, Sutskever and Hinton (2012): the reference of the paper's convergence figure.
+
+Both halves on one device, as in Caffe's reference model: convolutions 2, 4 and 5 see their own half of the channels
+(``groups=2``); ReLU, then LRN, then overlapping 3 x 3 maxima with stride 2, here with windows inside the image (at 227
+pixels no window would hang over). Biases start at zero, where the authors set some to one.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from torch import Tensor, nn
+
+from epitomic.models.blocks import check_image_size, full_layer, initialize, scale_channels
+from epitomic.models.lrn import LocalResponseNorm
+from epitomic.models.registry import register
+
+
+class AlexNet(nn.Module):
+    """Five convolutional and two fully-connected layers, and the softmax layer.
+
+    Args:
+        num_classes: Outputs of the softmax layer.
+        in_channels: Channels of the images.
+        image_size: Height and width of the images.
+        width: Multiplies the channels.
+        dropout: Rate on the outputs of layers 6 and 7.
+    """
+
+    def __init__(
+        self, *, num_classes: int, in_channels: int, image_size: int, width: float, dropout: float = 0.5
+    ) -> None:
+        super().__init__()
+        check_image_size("alexnet", image_size, least=67)
+        c1, c2, c3, c4, c5, full = (scale_channels(c, width) for c in (96, 256, 384, 384, 256, 4096))
+        self.features = nn.Sequential(
+            OrderedDict(
+                layer1=_layer(nn.Conv2d(in_channels, c1, 11, stride=4), lrn=True, pool=True),
+                layer2=_layer(nn.Conv2d(c1, c2, 5, padding=2, groups=2), lrn=True, pool=True),
+                layer3=_layer(nn.Conv2d(c2, c3, 3, padding=1)),
+                layer4=_layer(nn.Conv2d(c3, c4, 3, padding=1, groups=2)),
+                layer5=_layer(nn.Conv2d(c4, c5, 3, padding=1, groups=2), pool=True),
+            )
+        )
+        size = (image_size - 11) // 4 + 1
+        for _ in range(3):
+            size = (size - 3) // 2 + 1
+        self.layer6 = full_layer(c5 * size * size, full, dropout)
+        self.layer7 = full_layer(full, full, dropout)
+        self.out = nn.Linear(full, num_classes)
+        initialize(self)
+
+    def forward_features(self, x: Tensor) -> Tensor:
+        """The output of the last hidden layer, (N, 4096)."""
+        return self.layer7(self.layer6(self.features(x).flatten(1)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Class scores before the softmax, (N, num_classes)."""
+        return self.out(self.forward_features(x))
+
+
+def _layer(conv: nn.Conv2d, *, lrn: bool = False, pool: bool = False) -> nn.Sequential:
+    parts: OrderedDict[str, nn.Module] = OrderedDict(conv=conv, relu=nn.ReLU(inplace=True))
+    if lrn:
+        parts["lrn"] = LocalResponseNorm()
+    if pool:
+        parts["pool"] = nn.MaxPool2d(3, stride=2)
+    return nn.Sequential(parts)
+
+
+register("alexnet", AlexNet, num_classes=1000, in_channels=3, image_size=227)

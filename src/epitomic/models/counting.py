@@ -1,0 +1,84 @@
+"""Parameters, multiply-adds and output shapes of a network, layer by layer."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses import FakeTensorMode
+
+from epitomic.layers import EpitomicConv2d, MaxoutConv2d
+
+
+@dataclass(frozen=True)
+class LayerCount:
+    """One layer.
+
+    Attributes:
+        name: Its name in the model.
+        type: Its class.
+        output: Shape of its output, without the batch.
+        parameters: How many it learns.
+        multiply_adds: For one image, each inner product counted in full (what the paper counts).
+    """
+
+    name: str
+    type: str
+    output: tuple[int, ...]
+    parameters: int
+    multiply_adds: int
+
+
+@dataclass(frozen=True)
+class Count:
+    """A network: the sums, and its layers in the order they ran."""
+
+    parameters: int
+    multiply_adds: int
+    layers: tuple[LayerCount, ...]
+
+
+def count(model: nn.Module, input_size: tuple[int, int, int]) -> Count:
+    """Counts without computing: only shapes go through the network.
+
+    Args:
+        model: Any network of this package, on any device, "meta" included.
+        input_size: (channels, height, width) of one image.
+    """
+    layers: list[LayerCount] = []
+
+    def record(name: str, module: nn.Module, output: Tensor) -> None:
+        shape = tuple(output.shape[1:])
+        parameters = sum(p.numel() for p in module.parameters())
+        layers.append(LayerCount(name, type(module).__name__, shape, parameters, _multiply_adds(module, shape)))
+
+    leaves = [(name, module) for name, module in model.named_modules() if not list(module.children())]
+    hooks = [
+        leaf.register_forward_hook(lambda m, _, output, name=name: record(name, m, output)) for name, leaf in leaves
+    ]
+    training, own = model.training, model.state_dict()
+    try:
+        with FakeTensorMode(), torch.no_grad():
+            state = {name: torch.empty(t.shape, dtype=t.dtype) for name, t in own.items()}
+            torch.func.functional_call(model.eval(), state, (torch.empty(1, *input_size),))
+    finally:
+        model.train(training)
+        for hook in hooks:
+            hook.remove()
+    parameters = sum(p.numel() for p in model.parameters())
+    return Count(parameters, sum(layer.multiply_adds for layer in layers), tuple(layers))
+
+
+def _multiply_adds(module: nn.Module, output: tuple[int, ...]) -> int:
+    """Outputs, times inner products per output, times the length of an inner product."""
+    values = math.prod(output)
+    if isinstance(module, EpitomicConv2d):
+        g = module.geometry
+        return values * math.prod(g.pool) * module.in_channels * math.prod(g.kernel)
+    if isinstance(module, MaxoutConv2d):
+        return values * module.pieces * module.in_channels * math.prod(module.kernel_size)
+    if isinstance(module, nn.Conv2d | nn.Linear):
+        return values * module.weight[0].numel()
+    return 0

@@ -1,0 +1,68 @@
+"""Dropout whose masks belong to a training step and to a place in the global batch, not to a process.
+
+`torch.nn.Dropout` draws from one generator per process, so that a resumed run, or the same batch on two processes, sees
+other masks. Here a mask is a function of (seed, step, layer, place in the batch): nothing to save, and any split of a
+batch over processes or micro-batches draws the same.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from epitomic.rng import generator
+
+BLOCK = 16  # samples per draw: few calls, and a process draws little more than its own part of the batch
+
+
+class Dropout(nn.Module):
+    """``nn.Dropout``, with keyed masks while `key_dropout` has given it a key.
+
+    Args:
+        p: Probability of a zero.
+    """
+
+    def __init__(self, p: float = 0.5) -> None:
+        super().__init__()
+        self.p = p
+        self.key: tuple[int, ...] | None = None
+        self.first = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Zeros with probability p and the rest divided by 1 - p while training; ``x`` itself otherwise."""
+        if not self.training or self.p == 0:
+            return x
+        if self.key is None:
+            return F.dropout(x, self.p, training=True)
+        return x * self._mask(x)
+
+    def _mask(self, x: Tensor) -> Tensor:
+        first, last = self.first, self.first + x.shape[0]
+        shape = (BLOCK, *x.permute(0, 2, 3, 1).shape[1:]) if x.dim() == 4 else (BLOCK, *x.shape[1:])
+        start = first - first % BLOCK
+        blocks = torch.empty((-(-(last - start) // BLOCK), *shape))
+        for i, block in enumerate(blocks):
+            block.bernoulli_(1 - self.p, generator=generator("dropout", *self.key or (), start // BLOCK + i))
+        mask = blocks.flatten(0, 1)[first - start : last - start].div_(1 - self.p)
+        if x.dim() == 4:
+            mask = mask.permute(0, 3, 1, 2)  # drawn channels-last, the same numbers whatever the format of x
+        return mask.to(x)
+
+    def extra_repr(self) -> str:
+        """The rate."""
+        return f"p={self.p}"
+
+
+def key_dropout(model: nn.Module, seed: int, step: int, first: int) -> None:
+    """Sets what the masks of the next forward pass depend on.
+
+    Args:
+        model: Whose `Dropout` layers to key.
+        seed: Of the run.
+        step: Of the training.
+        first: Place in the global batch of the first sample that the model will see.
+    """
+    layers = (module for module in model.modules() if isinstance(module, Dropout))
+    for index, layer in enumerate(layers):
+        layer.key, layer.first = (seed, step, index), first

@@ -1,0 +1,73 @@
+"""Saving and loading whole networks in the Hugging Face layout: ``config.json`` + ``model.safetensors`` in a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from epitomic.errors import UserError
+from epitomic.files import read_json, write_json
+from epitomic.models.registry import create_model
+from epitomic.tensorfile import load_tensors, save_tensors
+
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+
+
+def save_pretrained(model: nn.Module, folder: str | Path, **extra: Any) -> None:
+    """Writes a network that `create_model` made.
+
+    Args:
+        model: The network.
+        folder: Where to; made if it is not there.
+        **extra: More for ``config.json``, such as class names or the images' mean.
+    """
+    config = getattr(model, "config", None)
+    if not isinstance(config, dict):
+        raise UserError(f"save_pretrained needs a network that create_model made, got a {type(model).__name__}")
+    save_tensors(Path(folder) / WEIGHTS, dict(model.state_dict()), {"config": config})
+    write_json(Path(folder) / CONFIG, {"library": "epitomic", **config, **extra})
+
+
+def from_pretrained(folder: str | Path) -> nn.Module:
+    """The network that `save_pretrained` wrote to ``folder``, ready for evaluation."""
+    path = Path(folder) / CONFIG
+    if not Path(folder).is_dir():
+        raise UserError(f"no folder {folder}: a pretrained network is a folder with {CONFIG} and {WEIGHTS}")
+    config = read_json(path)
+    name = config.get("model")
+    if not isinstance(name, str):
+        raise UserError(f'{path} names no model: it needs an entry such as "model": "epitomic_small"')
+    known = set(create_model(name).config) - {"model"}  # type: ignore[arg-type]
+    try:
+        model = create_model(name, **{key: value for key, value in config.items() if key in known})
+    except (UserError, TypeError, ValueError, RuntimeError) as error:
+        raise UserError(f"{path} does not describe a network: {error}") from None
+    load_weights(model, folder)
+    return model.eval()
+
+
+def load_weights(model: nn.Module, folder: str | Path) -> None:
+    """Fills ``model`` from ``folder``; a softmax layer for another number of classes stays as it is."""
+    path = Path(folder) / WEIGHTS
+    tensors, _ = load_tensors(path, need_digest=False)
+    own = model.state_dict()
+    head = tensors.get("out.weight")
+    if head is not None and head.dim() == 2 and len(head) != len(own["out.weight"]):
+        tensors.update({name: own[name] for name in ("out.weight", "out.bias")})
+    load_state(model, tensors, path)
+
+
+def load_state(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
+    """``load_state_dict``, with an error that names the file and the first tensor that does not fit."""
+    own = model.state_dict()
+    for name in sorted(own.keys() | tensors.keys()):
+        if name not in tensors:
+            raise UserError(f"{path} is of another network: it has no tensor {name!r}")
+        if name not in own:
+            raise UserError(f"{path} is of another network: this one has no tensor {name!r}")
+        if own[name].shape != tensors[name].shape:
+            got, fits = tuple(tensors[name].shape), tuple(own[name].shape)
+            raise UserError(f"{path} is of another network: its {name!r} has shape {got}, this one's {fits}")
+    model.load_state_dict(tensors)

@@ -1,0 +1,110 @@
+"""The model registry: `create_model` by name, as in timm."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from epitomic.errors import UserError, unknown
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What the registry knows of a model.
+
+    Attributes:
+        build: Makes the network from keyword arguments.
+        num_classes: The default number of classes,
+        in_channels: of image channels,
+        image_size: and image height and width.
+    """
+
+    build: Callable[..., nn.Module]
+    num_classes: int
+    in_channels: int
+    image_size: int
+
+
+MODELS: dict[str, Entry] = {}
+
+
+def register(
+    name: str, build: Callable[..., nn.Module], *, num_classes: int, in_channels: int, image_size: int
+) -> None:
+    """Adds a model under ``name``; its builder takes keyword arguments only."""
+    MODELS[name] = Entry(build, num_classes, in_channels, image_size)
+
+
+def list_models() -> list[str]:
+    """The names that `create_model` knows."""
+    return sorted(MODELS)
+
+
+def create_model(
+    name: str,
+    *,
+    num_classes: int | None = None,
+    in_channels: int | None = None,
+    image_size: int | None = None,
+    width: float = 1.0,
+    dropout: float | None = None,
+    pretrained: str | Path | None = None,
+    **options: Any,
+) -> nn.Module:
+    """Makes a network.
+
+    Args:
+        name: One of `list_models`.
+        num_classes: Outputs of the softmax layer. None: the model's own default, here and below.
+        in_channels: Channels of the images.
+        image_size: Height and width of the images.
+        width: Multiplies the channels of every layer.
+        dropout: Rate after the fully-connected layers.
+        pretrained: A folder that `save_pretrained` wrote: its weights are loaded, and a softmax layer for another
+            number of classes is left as initialised.
+        **options: Further options of this model, such as ``batch_norm`` of the small ones.
+
+    Returns:
+        The network, with the resolved arguments as ``model.config``.
+
+    Example:
+        >>> model = create_model("epitomic_small", image_size=8)
+        >>> model(torch.randn(2, 1, 8, 8)).shape
+        torch.Size([2, 10])
+    """
+    if name not in MODELS:
+        raise unknown("model", name, MODELS)
+    entry = MODELS[name]
+    arguments: dict[str, Any] = {
+        "num_classes": entry.num_classes if num_classes is None else num_classes,
+        "in_channels": entry.in_channels if in_channels is None else in_channels,
+        "image_size": entry.image_size if image_size is None else image_size,
+        "width": width,
+        **({} if dropout is None else {"dropout": dropout}),
+        **options,
+    }
+    known = inspect.signature(entry.build).parameters
+    for option in arguments:
+        if option not in known:
+            raise unknown(f"option of model {name!r}", option, known)
+    for option in ("num_classes", "in_channels", "image_size"):
+        if not isinstance(arguments[option], int) or arguments[option] < 1:
+            raise UserError(f"{option} of model {name!r} must be a positive whole number, got {arguments[option]!r}")
+    if not 0 < width <= 16:
+        raise UserError(f"width of model {name!r} must be above 0 and at most 16, got {width!r}")
+    defaults = {key: p.default for key, p in known.items() if p.default is not p.empty}
+    for option, value in {**defaults, **arguments}.items():
+        if option.endswith("dropout") and not (isinstance(value, int | float) and 0 <= value < 1):
+            raise UserError(f"{option} of model {name!r} must be at least 0 and below 1, got {value!r}")
+    model = entry.build(**arguments)
+    model.config = {"model": name, **defaults, **arguments}  # type: ignore[assignment]
+    if pretrained is not None:
+        from epitomic.models.pretrained import load_weights
+
+        load_weights(model, pretrained)
+    return model

@@ -1,0 +1,133 @@
+"""The paper's small networks, for MNIST, CIFAR-10 and the like, and two of the same shape to compare them with.
+
+"Three epitomic convolutional layers, followed by one fully-connected layer and the final softmax", with dropout in the
+epitomic layers too. The paper gives no sizes; these halve the image in each layer (D = 2) and fit 8 to 64 pixels:
+
+    28 x 28  ->  14 x 14 x 48  ->  7 x 7 x 96  ->  4 x 4 x 128  ->  512  ->  10
+                 5 x 5 filters     4 x 4           3 x 3
+
+All five have the same filters, channels and output sizes, and 4 inner products per output, among
+
+- ``epitomic``: the 2 x 2 overlapping filters of a mini-epitome;
+- ``topographic``: the same, in epitomes that hold 4 x 4 outputs each (3, 6 and 8 epitomes);
+- ``maxpool``: 2 x 2 neighbouring positions of one filter, as ``max_pool2d`` after ``conv2d``;
+- ``maxout``: 4 filters that share nothing.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from functools import partial
+
+from torch import Tensor, nn
+
+from epitomic.layers import EpitomicConv2d, MaxoutConv2d
+from epitomic.models.blocks import check_image_size, convolution, full_layer, initialize, scale_channels, scale_epitomes
+from epitomic.models.dropout import Dropout
+from epitomic.models.registry import register
+
+POOL = 2  # D
+LAYERS = ((48, 5, 2), (96, 4, 1), (128, 3, 1))  # channels, filter size W, padding
+PER_AXIS = 4  # outputs per topographic epitome and axis
+
+
+class SmallNet(nn.Module):
+    """Three layers that keep maxima, one fully-connected layer, softmax.
+
+    Args:
+        kind: ``"epitomic"``, ``"topographic"``, ``"maxpool"`` or ``"maxout"``.
+        normalize: Eq. 3 in the three layers.
+        num_classes: Outputs of the softmax layer.
+        in_channels: Channels of the images.
+        image_size: Height and width of the images, 8 to 64.
+        width: Multiplies the channels.
+        dropout: Rate on the output of the fully-connected layer.
+        conv_dropout: Rate on the outputs of the three layers.
+        hidden: Outputs of the fully-connected layer, before ``width``.
+        batch_norm: Batch normalisation in front of each ReLU (the paper has none).
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        *,
+        normalize: bool,
+        num_classes: int,
+        in_channels: int,
+        image_size: int,
+        width: float,
+        dropout: float = 0.5,
+        conv_dropout: float = 0.1,
+        hidden: int = 512,
+        batch_norm: bool = False,
+    ) -> None:
+        super().__init__()
+        check_image_size("small", image_size, least=8, most=64)
+        channels, size = in_channels, image_size
+        layers: OrderedDict[str, nn.Module] = OrderedDict()
+        for number, (outputs, kernel, padding) in enumerate(LAYERS, start=1):
+            outputs = _channels(kind, outputs, width)
+            parts = _layer(kind, channels, outputs, kernel, padding, normalize)
+            if batch_norm:
+                parts["norm"] = nn.BatchNorm2d(outputs)
+            parts["relu"] = nn.ReLU(inplace=True)
+            parts["dropout"] = Dropout(conv_dropout)
+            layers[f"layer{number}"] = nn.Sequential(parts)
+            channels, size = outputs, (size + 2 * padding - kernel) // POOL + 1
+        self.features = nn.Sequential(layers)
+        hidden = scale_channels(hidden, width)
+        self.layer4 = full_layer(channels * size * size, hidden, dropout, batch_norm=batch_norm)
+        self.out = nn.Linear(hidden, num_classes)
+        initialize(self)
+
+    def forward_features(self, x: Tensor) -> Tensor:
+        """The output of the fully-connected layer, (N, hidden)."""
+        return self.layer4(self.features(x).flatten(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Class scores before the softmax, (N, num_classes)."""
+        return self.out(self.forward_features(x))
+
+
+def _channels(kind: str, channels: int, width: float) -> int:
+    if kind == "topographic":
+        return scale_epitomes(channels // PER_AXIS**2, width) * PER_AXIS**2
+    return scale_channels(channels, width)
+
+
+def _layer(
+    kind: str, in_channels: int, channels: int, kernel: int, padding: int, normalize: bool
+) -> OrderedDict[str, nn.Module]:
+    """The layer up to its maximum, by kind. All give ceil((n + 2 padding - kernel + 1) / 2) outputs from n pixels."""
+    if kind == "maxpool":
+        conv = convolution(in_channels, channels, kernel, padding=padding, normalize=normalize)
+        return OrderedDict(conv=conv, pool=nn.MaxPool2d(POOL, ceil_mode=True))
+    if kind == "maxout":
+        pieces = POOL * POOL
+        return OrderedDict(
+            conv=MaxoutConv2d(in_channels, channels, kernel, pieces=pieces, stride=POOL, padding=padding)
+        )
+    per_axis = PER_AXIS if kind == "topographic" else 1
+    epitome = kernel + POOL * per_axis - 1
+    return OrderedDict(
+        conv=EpitomicConv2d(
+            in_channels,
+            channels,
+            kernel,
+            pool_size=POOL,
+            padding=padding,
+            epitome_size=epitome,
+            normalize=normalize,
+        )
+    )
+
+
+for _name, _kind, _normalize in (
+    ("epitomic_small", "epitomic", False),
+    ("epitomic_small_norm", "epitomic", True),
+    ("topographic_small_norm", "topographic", True),
+    ("maxpool_small", "maxpool", False),
+    ("maxout_small", "maxout", False),
+):
+    build = partial(SmallNet, _kind, normalize=_normalize)
+    register(_name, build, num_classes=10, in_channels=1, image_size=28)

@@ -1,0 +1,72 @@
+"""Tensors and a little JSON in one safetensors file, with a digest: nothing in it can run, and damage shows."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from epitomic.errors import UserError
+from epitomic.files import write_atomically
+
+DIGEST = "sha256"
+
+
+class DamagedFileError(UserError):
+    """A file that is truncated, altered or of another kind."""
+
+
+def save_tensors(path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
+    """Writes tensors, and ``state`` as JSON in the file's metadata, atomically.
+
+    Raises:
+        UserError: If the file cannot be written.
+    """
+    from safetensors.torch import save_file
+
+    tensors = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
+    metadata = {"format": "pt", "state": json.dumps(state)}
+    metadata[DIGEST] = _digest(tensors, metadata["state"])
+    write_atomically(path, lambda temporary: save_file(tensors, temporary, metadata))
+
+
+def load_tensors(path: Path, *, need_digest: bool = True) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """What `save_tensors` wrote.
+
+    Args:
+        path: The file.
+        need_digest: Whether to refuse a safetensors file without a digest, which another program wrote.
+
+    Raises:
+        DamagedFileError: If anything in the file is not as it was written.
+        UserError: If there is no such file.
+    """
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except FileNotFoundError:
+        raise UserError(f"cannot read {path}: it is not there") from None
+    except (SafetensorError, OSError, ValueError, TypeError, KeyError, RuntimeError, AttributeError) as error:
+        raise DamagedFileError(f"{path} is damaged or is no safetensors file: {error}") from None
+    if DIGEST not in metadata and not need_digest:
+        return tensors, {}
+    text = metadata.get("state", "")
+    if metadata.get(DIGEST) != _digest(tensors, text):
+        raise DamagedFileError(f"{path} is damaged: its contents do not match its checksum")
+    state = json.loads(text)
+    return tensors, state
+
+
+def _digest(tensors: dict[str, Tensor], text: str) -> str:
+    digest = hashlib.sha256(text.encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
