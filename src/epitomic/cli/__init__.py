@@ -6,12 +6,16 @@ import argparse
 import importlib
 import sys
 from collections.abc import Sequence
+from typing import Any, NoReturn
 
 from epitomic._version import __version__
 from epitomic.errors import UserError, unknown
 
 # Command -> one line of help. Each has a module here with ``configure(parser)`` and ``run(args) -> exit status``.
 COMMANDS = {
+    "train": "train a network by a recipe",
+    "evaluate": "test error and per-class figures of a trained network",
+    "models": "the networks: layers, parameters, multiply-adds",
     "bench": "time the layer against conv2d + max_pool2d, side by side",
 }
 
@@ -45,10 +49,28 @@ def _dispatch(args: list[str]) -> int:
     if name not in COMMANDS:
         raise unknown("command", name, COMMANDS)
     module = importlib.import_module(f"epitomic.cli.{name.replace('-', '_')}")
-    command = argparse.ArgumentParser(prog=f"epitomic {name}", description=module.__doc__, formatter_class=_Formatter)
+    command = _Parser(
+        prog=f"epitomic {name}", description=module.__doc__, formatter_class=_Formatter, allow_abbrev=False
+    )
     module.configure(command)
     status: int = module.run(command.parse_args(args[1:]))
     return status
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong with the options, and which ones are near."""
+
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As ``argparse``, but for options that are not there."""
+        values, rest = self.parse_known_args(args, namespace)
+        if rest:
+            known = [option for option in self._option_string_actions if option.startswith("--")]
+            raise unknown("option" if rest[0].startswith("-") else "argument", rest[0].partition("=")[0], known)
+        return values
+
+    def error(self, message: str) -> NoReturn:
+        """Instead of the usage and an exit."""
+        raise UserError(message)
 
 
 class _Formatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):

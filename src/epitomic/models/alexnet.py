@@ -60,7 +60,7 @@ class AlexNet(nn.Module):
 
 
 def _layer(conv: nn.Conv2d, *, lrn: bool = False, pool: bool = False) -> nn.Sequential:
-    parts: OrderedDict[str, nn.Module] = OrderedDict(conv=conv, relu=nn.ReLU(inplace=True))
+    parts: OrderedDict[str, nn.Module] = OrderedDict(conv=conv, relu=nn.ReLU())
     if lrn:
         parts["lrn"] = LocalResponseNorm()
     if pool:

@@ -39,7 +39,7 @@ def full_layer(inputs: int, outputs: int, dropout: float, *, batch_norm: bool = 
     parts: OrderedDict[str, nn.Module] = OrderedDict(linear=nn.Linear(inputs, outputs))
     if batch_norm:
         parts["norm"] = nn.BatchNorm1d(outputs)
-    parts["relu"] = nn.ReLU(inplace=True)
+    parts["relu"] = nn.ReLU()
     parts["dropout"] = Dropout(dropout)
     return nn.Sequential(parts)
 

@@ -158,7 +158,7 @@ def _layer(row: Row, in_channels: int, width: float, normalize: bool) -> nn.Sequ
             epitome_stride=row.epitome_stride,
             normalize=normalize,
         )
-    parts["relu"] = nn.ReLU(inplace=True)
+    parts["relu"] = nn.ReLU()
     if row.lrn:
         parts["lrn"] = LocalResponseNorm()
     if row.epitome is None and row.pool is not None:

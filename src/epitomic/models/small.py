@@ -70,7 +70,7 @@ class SmallNet(nn.Module):
             parts = _layer(kind, channels, outputs, kernel, padding, normalize)
             if batch_norm:
                 parts["norm"] = nn.BatchNorm2d(outputs)
-            parts["relu"] = nn.ReLU(inplace=True)
+            parts["relu"] = nn.ReLU()
             parts["dropout"] = Dropout(conv_dropout)
             layers[f"layer{number}"] = nn.Sequential(parts)
             channels, size = outputs, (size + 2 * padding - kernel) // POOL + 1

@@ -1,0 +1,107 @@
+"""Trains a network by a recipe.
+
+    epitomic train digits --out runs/digits
+    epitomic train cifar10 --out runs/c10 --model maxpool_small --epochs 5 --optimizer.lr 0.02
+    epitomic train --resume --out runs/c10          goes on after an interruption
+
+Everything is left in the folder: weights, metrics, results, checkpoints.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+
+from epitomic.errors import UserError
+from epitomic.options import add_options, overridden
+from epitomic.training.recipe import Recipe
+from epitomic.training.recipes import RECIPES, get_recipe
+from epitomic.training.run import Run
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options: how to run, then every setting of a recipe."""
+    parser.add_argument("recipe", nargs="?", metavar="RECIPE", help="one of " + ", ".join(RECIPES))
+    parser.add_argument("--out", metavar="DIR", help="the run folder; runs/RECIPE if not given")
+    parser.add_argument("--resume", action="store_true", help="go on from the folder's last checkpoint")
+    parser.add_argument("--data-dir", metavar="DIR", help="where the image sets are; else EPITOMIC_DATA or the cache")
+    parser.add_argument("--devices", type=int, default=1, metavar="N", help="processes on this machine")
+    parser.add_argument("--nodes", type=int, default=1, metavar="N", help="machines, started with torchrun")
+    parser.add_argument("--accelerator", default="cpu", choices=("cpu", "cuda", "mps", "auto"), help="kind of device")
+    parser.add_argument(
+        "--threads", type=int, metavar="N", help="of a process; results repeat to the bit for the same N"
+    )
+    parser.add_argument("--save-every", type=float, default=60.0, metavar="SECONDS", help="between checkpoints")
+    parser.add_argument("--quiet", action="store_true", help="show nothing but errors")
+    add_options(parser.add_argument_group("recipe", "settings; the defaults are the recipe's"), Recipe)  # type: ignore[arg-type]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Trains, evaluates, says where things are."""
+    rank = int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")))
+    if args.recipe is None and not (args.resume and args.out):
+        raise UserError(f"which recipe? One of {', '.join(RECIPES)}; or --resume with --out DIR")
+    folder = Run(args.out or f"runs/{args.recipe}")
+    if rank == 0:
+        recipe = _prepare(args, folder)
+    else:  # the first process has checked, and may have begun to write already
+        recipe = overridden(get_recipe(args.recipe) if args.recipe else folder.read_recipe(), args)
+    return _train(args, recipe, folder, rank)
+
+
+def _prepare(args: argparse.Namespace, folder: Run) -> Recipe:
+    """The recipe to run; an error if the folder holds another, or one that is not to be resumed."""
+    if args.devices < 1 or args.nodes < 1:
+        raise UserError(f"--devices and --nodes must be at least 1, got {args.devices} and {args.nodes}")
+    if args.resume and not folder.exists() and args.recipe is None:
+        raise UserError(f"nothing to resume: {folder.recipe_path} is not there")
+    stored = folder.read_recipe() if args.resume and folder.exists() else None
+    recipe = overridden(get_recipe(args.recipe) if args.recipe else stored or folder.read_recipe(), args)
+    if stored is not None:
+        folder.check_same(recipe, str(folder.recipe_path), stored)
+        folder.checkpoints.load()  # says now, and once, if there is damage
+    elif not args.resume:
+        folder.check_new()
+    return recipe
+
+
+def _train(args: argparse.Namespace, recipe: Recipe, folder: Run, rank: int) -> int:
+    import torch
+
+    from epitomic.training.loop import Settings, Stopped, train
+
+    logging.getLogger("lightning_fabric").setLevel(logging.ERROR)
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    settings = Settings(
+        data_dir=args.data_dir,
+        accelerator=args.accelerator,
+        devices=args.devices,
+        nodes=args.nodes,
+        save_every=args.save_every,
+        quiet=args.quiet,
+    )
+    try:
+        results = train(recipe, folder, settings)
+    except Stopped as stopped:
+        if rank == 0:
+            print(
+                f"stopped; saved as {stopped}\ngo on with: epitomic train --resume --out {folder.folder}",
+                file=sys.stderr,
+            )
+        return 128 + stopped.number
+    except UserError:
+        if rank == 0:
+            raise
+        return 2
+    if rank == 0 and not args.quiet:
+        test, seconds = results["test"], results["wall_seconds"]
+        print(
+            f"test error {100 * test['error']:.2f} % ({test['errors']} of {test['images']}), "
+            f"validation error {100 * results['validation_error']:.2f} % at epoch {results['best_epoch'] + 1}, "
+            f"{results['parameters']:,} parameters, {seconds:.0f} s\n"
+            f"everything is in {folder.folder}; look again with: epitomic evaluate {folder.folder}"
+        )
+    return 0

@@ -1,0 +1,80 @@
+"""From a split to the batches of a step: order, augmentation, standardisation, all by (seed, epoch, batch)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from epitomic.data.augment import Augmentation, apply, choose, cut_out
+from epitomic.data.sets import Split
+from epitomic.rng import generator
+
+
+@dataclass(frozen=True)
+class Standardize:
+    """Bytes to numbers of mean 0 and standard deviation 1 over the training set, channel by channel."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    @classmethod
+    def of(cls, split: Split) -> Standardize:
+        """The mean and standard deviation of these images, on the scale of 0 to 1."""
+        counts = torch.stack([torch.bincount(channel.flatten(), minlength=256) for channel in split.images.unbind(1)])
+        weights, values = counts.double() / counts.sum(1, keepdim=True), torch.arange(256).double() / 255
+        mean = (weights * values).sum(1)
+        std = ((weights * values.square()).sum(1) - mean.square()).clamp(min=1e-12).sqrt()
+        return cls(tuple(mean.tolist()), tuple(std.tolist()))
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """(N, C, H, W) on the scale of 0 to 1, standardised."""
+        mean, std = (torch.tensor(v, dtype=images.dtype).reshape(1, -1, 1, 1) for v in (self.mean, self.std))
+        return images.sub_(mean).div_(std)
+
+
+class TrainingBatches:
+    """The batches of each epoch.
+
+    Every epoch visits the samples in a new order, in whole batches: the samples of a last, incomplete one are left out
+    of that epoch.
+
+    Args:
+        split: What to learn from.
+        batch_size: Of the global batch.
+        augmentation: What to change at random.
+        standardize: What to do after that.
+        seed: Of the run.
+    """
+
+    def __init__(
+        self, split: Split, batch_size: int, augmentation: Augmentation, standardize: Standardize, seed: int
+    ) -> None:
+        self.split, self.batch_size, self.seed = split, batch_size, seed
+        self.augmentation, self.standardize = augmentation, standardize
+
+    def __len__(self) -> int:
+        return len(self.split) // self.batch_size
+
+    def order(self, epoch: int) -> Tensor:
+        """The samples of an epoch, (batches, batch_size)."""
+        order = torch.randperm(len(self.split), generator=generator("order", self.seed, epoch))
+        return order[: len(self) * self.batch_size].reshape(len(self), self.batch_size)
+
+    def get(self, order: Tensor, epoch: int, batch: int, part: slice) -> tuple[Tensor, Tensor]:
+        """Images and labels of a part of a batch.
+
+        Args:
+            order: What `order` gave for this epoch.
+            epoch: Which epoch,
+            batch: and which batch of it.
+            part: Which samples of the global batch.
+        """
+        samples = self.split.take(order[batch, part])
+        images = samples.images.float().div_(255)
+        draws = generator("augment", self.seed, epoch, batch)
+        choices = choose(self.augmentation, self.batch_size, images.shape[-1], draws)
+        choices = {name: values[part] for name, values in choices.items()}
+        images = self.standardize(apply(self.augmentation, choices, images))
+        return cut_out(self.augmentation, choices, images), samples.labels

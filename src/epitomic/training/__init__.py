@@ -1,0 +1,1 @@
+"""Recipes, the loop, optimiser groups, schedules, checkpoints, run folders."""

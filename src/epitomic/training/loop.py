@@ -1,0 +1,327 @@
+"""The training loop.
+
+Everything random is a function of (seed, epoch, batch): the order of the samples (`data.batches`), their augmentation
+and the dropout masks (`models.dropout`). So a checkpoint holds no generator, and a run that was stopped at any moment
+goes on to the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from lightning_fabric import Fabric
+from torch import Tensor, nn
+
+from epitomic.data import Standardize, TrainingBatches, hold_out, load_set
+from epitomic.errors import UserError
+from epitomic.evaluation import score
+from epitomic.models import create_model, from_pretrained, save_pretrained
+from epitomic.models.dropout import key_dropout
+from epitomic.options import from_dict, to_dict
+from epitomic.training import checkpoint
+from epitomic.training.averaging import WeightAverage
+from epitomic.training.log import TensorBoard
+from epitomic.training.optimizer import create_optimizer
+from epitomic.training.progress import Progress
+from epitomic.training.recipe import Recipe
+from epitomic.training.run import Run
+from epitomic.training.schedule import LearningRate
+from epitomic.training.signals import StopSignals
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to run a recipe: what changes no result but by rounding.
+
+    Attributes:
+        data_dir: Where the image sets are; None: see `data.sets.data_root`.
+        accelerator: Fabric's: ``"cpu"``, ``"cuda"``, ``"mps"`` or ``"auto"``.
+        devices: Processes on this machine.
+        nodes: Machines.
+        save_every: Seconds between checkpoints within an epoch.
+        quiet: Show nothing.
+    """
+
+    data_dir: str | None = None
+    accelerator: str = "cpu"
+    devices: int = 1
+    nodes: int = 1
+    save_every: float = 60.0
+    quiet: bool = False
+
+
+@dataclass
+class State:
+    """Where a training is: with the tensors and the rate's state, all that a checkpoint holds."""
+
+    epoch: int = 0
+    batch: int = 0  # of the epoch, the next one to do
+    loss: float = 0.0  # summed over the epoch's images so far
+    errors: float = 0.0  # the same
+    best_error: float | None = None  # on the validation set
+    best_loss: float | None = None  # decides among epochs of the same error
+    best_epoch: int | None = None
+    seconds: float = 0.0  # of training so far, over all resumptions
+    rows: list[list[Any]] = field(default_factory=list)  # of metrics.csv
+
+
+class Stopped(Exception):  # noqa: N818
+    """A signal asked the training to stop, and it has, with a checkpoint."""
+
+    def __init__(self, number: int, path: str) -> None:
+        super().__init__(path)
+        self.number = number
+
+
+class Trainer:
+    """One training, from its start or its last checkpoint.
+
+    Args:
+        recipe: What to train.
+        run: Where to keep it.
+        settings: How to run it.
+    """
+
+    def __init__(self, recipe: Recipe, run: Run, settings: Settings) -> None:
+        self.recipe, self.run, self.settings = recipe, run, settings
+        self.set = load_set(recipe.data.name, settings.data_dir)
+        training, self.validation = hold_out(self.set.train, recipe.data.validation)
+        self.standardize = Standardize.of(training)
+        self.batches = TrainingBatches(training, recipe.batch_size, recipe.augmentation, self.standardize, recipe.seed)
+        _check_batches(recipe, settings, len(training))
+
+        self.fabric = Fabric(
+            accelerator=settings.accelerator,
+            devices=settings.devices,
+            num_nodes=settings.nodes,
+            strategy="ddp" if settings.devices * settings.nodes > 1 else "auto",
+            precision=recipe.precision,  # type: ignore[arg-type]
+        )
+        self.fabric.launch()
+        self.main = self.fabric.global_rank == 0
+
+        torch.manual_seed(recipe.seed)  # the initial weights; nothing after them draws from this generator
+        model = create_model(
+            recipe.model.name,
+            num_classes=len(self.set.classes),
+            in_channels=self.set.channels,
+            image_size=self.set.image_size,
+            **recipe.model.arguments(),
+        )
+        self.dtype = torch.float64 if recipe.precision == "64-true" else torch.float32
+        self.model = model.to(self.fabric.device, self.dtype)
+        self.average = WeightAverage(self.model, recipe.ema) if recipe.ema else None
+        self.optimizer = create_optimizer(self.model, recipe.optimizer)
+        self.rate = LearningRate(recipe.schedule, recipe.optimizer.lr, len(self.batches), recipe.epochs)
+        self.state = State()
+        self._restore()
+        self.wrapped, self.wrapped_optimizer = self.fabric.setup(self.model, self.optimizer)
+        self.fabric.barrier()  # every process has read the checkpoint before the first writes another
+
+    @property
+    def step(self) -> int:
+        """Steps done."""
+        return self.state.epoch * len(self.batches) + self.state.batch
+
+    @property
+    def evaluated(self) -> nn.Module:
+        """The network that is validated and kept: the average, or the model itself."""
+        return self.average.model if self.average else self.model
+
+    def train(self) -> None:
+        """Goes on to the end of the recipe.
+
+        Raises:
+            Stopped: After Ctrl-C or SIGTERM, when the step is done and saved.
+            UserError: If the loss is no longer finite, or a file cannot be written.
+        """
+        recipe, state = self.recipe, self.state
+        if self.main:
+            self.run.begin(recipe, {"processes": self.fabric.world_size, "first_step": self.step})
+        log = TensorBoard(self.run.folder / "tensorboard", self.step, enabled=self.main)
+        steps, quiet = recipe.epochs * len(self.batches), self.settings.quiet or not self.main
+        began, saved = time.monotonic() - state.seconds, time.monotonic()
+        with (
+            StopSignals() as stop,
+            Progress(steps, self.step, recipe.batch_size, recipe.epochs, quiet=quiet) as progress,
+        ):
+            while state.epoch < recipe.epochs and not self.rate.finished:
+                order = self.batches.order(state.epoch)
+                while state.batch < len(self.batches):
+                    lr = self.rate.at(self.step)
+                    loss, errors = self._train_step(order, lr)
+                    due = time.monotonic() - saved > self.settings.save_every
+                    loss, errors, due, stopped = self._sum_over_processes(loss, errors, due, stop.received)
+                    if not math.isfinite(loss):
+                        raise UserError(self._not_finite(lr))
+                    state.batch += 1
+                    state.loss += loss
+                    state.errors += errors
+                    state.seconds = time.monotonic() - began
+                    progress.advance(state.epoch, self.step, state.loss / (state.batch * recipe.batch_size))
+                    log.step(self.step, lr=lr, loss=loss / recipe.batch_size)
+                    if stopped:
+                        raise Stopped(stop.received or signal.SIGTERM, self._save())
+                    if due:
+                        self._save()
+                        saved = time.monotonic()
+                figures = self._end_epoch()
+                state.seconds = time.monotonic() - began
+                log.epoch(self.step, **figures, seconds=state.seconds)
+                best = state.best_epoch == state.epoch - 1
+                progress.end_epoch(state.epoch - 1, figures["train_loss"], figures["val_error"], best)
+                self._save()
+                saved = time.monotonic()
+        log.close()
+
+    def _train_step(self, order: Tensor, lr: float) -> tuple[float, float]:
+        """One step on this process's part of the global batch; the sums of its losses and errors."""
+        recipe, state, step = self.recipe, self.state, self.step
+        for group in self.optimizer.param_groups:
+            group["lr"] = lr
+        self.wrapped.train()
+        size = recipe.batch_size // self.fabric.world_size // recipe.accumulate
+        loss_sum = errors = 0.0
+        for piece in range(recipe.accumulate):
+            first = (self.fabric.global_rank * recipe.accumulate + piece) * size  # place in the global batch
+            images, labels = self.batches.get(order, state.epoch, state.batch, slice(first, first + size))
+            images = images.to(self.fabric.device, self.dtype, memory_format=torch.channels_last)
+            labels = labels.to(self.fabric.device)
+            key_dropout(self.model, recipe.seed, step, first)
+            with self.fabric.no_backward_sync(self.wrapped, enabled=piece + 1 < recipe.accumulate):
+                scores = self.wrapped(images)
+                loss = F.cross_entropy(scores, labels, label_smoothing=recipe.label_smoothing)
+                self.fabric.backward(loss / recipe.accumulate)
+            loss_sum += loss.item() * size
+            errors += (scores.detach().argmax(1) != labels).sum().item()
+        if recipe.optimizer.max_norm is not None:
+            self.fabric.clip_gradients(self.wrapped, self.wrapped_optimizer, max_norm=recipe.optimizer.max_norm)
+        self.wrapped_optimizer.step()
+        self.wrapped_optimizer.zero_grad()
+        if self.average:
+            self.average.update(step)
+        return loss_sum, errors
+
+    def _sum_over_processes(self, loss: float, errors: float, due: bool, stop: int) -> tuple[float, float, bool, bool]:
+        """Sums of the step, and what any process wants, so that all do the same."""
+        if self.fabric.world_size > 1:
+            values = torch.tensor([loss, errors, due and self.main, stop != 0], dtype=torch.float64)
+            loss, errors, due, stop = self._sum(values).tolist()
+        return loss, errors, bool(due), bool(stop)
+
+    def _end_epoch(self) -> dict[str, float]:
+        """Validates, keeps the weights if they are the best so far, notes the figures, turns to the next epoch."""
+        state, seen = self.state, len(self.batches) * self.recipe.batch_size
+        val_loss, val_error = self._validate()
+        if state.best_error is None or (val_error, val_loss) < (state.best_error, state.best_loss):
+            state.best_error, state.best_loss, state.best_epoch = val_error, val_loss, state.epoch
+            if self.main:
+                save_pretrained(self.evaluated, self.run.folder, **self._description())
+        figures = {
+            "lr": self.rate.at(self.step - 1),
+            "train_loss": state.loss / seen,
+            "train_error": state.errors / seen,
+            "val_loss": val_loss,
+            "val_error": val_error,
+        }
+        state.rows.append([state.epoch, self.step, *figures.values(), state.best_epoch])
+        if self.main:
+            self.run.write_metrics(state.rows)
+        self.rate.end_epoch(val_error)
+        state.epoch, state.batch, state.loss, state.errors = state.epoch + 1, 0, 0.0, 0.0
+        return figures
+
+    def _validate(self) -> tuple[float, float]:
+        """Loss and error on the validation set, each process taking its share."""
+        share = torch.arange(self.fabric.global_rank, len(self.validation), self.fabric.world_size)
+        scores = score(self.evaluated, self.validation.take(share), self.standardize, autocast=self.fabric.autocast())
+        sums = torch.tensor([scores.loss * len(share), scores.errors], dtype=torch.float64)
+        loss, errors = (self._sum(sums) / len(self.validation)).tolist()
+        return loss, errors
+
+    def _sum(self, values: Tensor) -> Tensor:
+        """The sum over all processes, on the CPU."""
+        if self.fabric.world_size == 1:
+            return values
+        total = self.fabric.all_reduce(values.to(self.fabric.device), reduce_op="sum")
+        assert isinstance(total, Tensor)
+        return total.cpu()
+
+    def _save(self) -> str:
+        """Writes a checkpoint; its path."""
+        if self.main:
+            contents = {"recipe": to_dict(self.recipe), "state": asdict(self.state), "rate": self.rate.state()}
+            tensors = checkpoint.collect(self.model, self.optimizer, self.average)
+            self.run.checkpoints.save(self.step, tensors, contents)
+        self.fabric.barrier()
+        return str(self.run.checkpoints.files()[-1])
+
+    def _restore(self) -> None:
+        """Takes up the newest whole checkpoint, if there is one."""
+        found = self.run.checkpoints.load()
+        if found is None:
+            return
+        path, tensors, contents = found
+        self.run.check_same(self.recipe, str(path), from_dict(Recipe, contents["recipe"], str(path)))
+        checkpoint.restore(tensors, self.model, self.optimizer, self.average, path)
+        self.state = State(**contents["state"])
+        self.rate.restore(contents["rate"])
+        if self.main:
+            self.run.checkpoints.set_aside_after(path)
+
+    def _description(self) -> dict[str, Any]:
+        """What a user of the weights needs besides the network."""
+        return {"dataset": self.set.name, "classes": list(self.set.classes), "standardize": asdict(self.standardize)}
+
+    def _not_finite(self, lr: float) -> str:
+        files = self.run.checkpoints.files()
+        good = f"the last good checkpoint is {files[-1]}" if files else "there is no checkpoint yet"
+        return (
+            f"the loss is not finite at step {self.step + 1} (epoch {self.state.epoch + 1}) with learning rate {lr:g}: "
+            f"try a lower --optimizer.lr than {self.recipe.optimizer.lr:g}; {good}"
+        )
+
+
+def train(recipe: Recipe, run: Run, settings: Settings) -> dict[str, Any]:
+    """Trains, then looks at the test set once, with the best weights.
+
+    Returns:
+        The results, as written to ``results.json``.
+
+    Raises:
+        Stopped: After Ctrl-C or SIGTERM.
+        UserError: If anything given does not fit, or the loss is no longer finite.
+    """
+    trainer = Trainer(recipe, run, settings)
+    trainer.train()
+    if not trainer.main:
+        return {}
+    state, model = trainer.state, from_pretrained(run.folder)
+    results = {
+        "test": score(model, trainer.set.test, trainer.standardize).report(trainer.set.classes),
+        "validation_error": state.best_error,
+        "best_epoch": state.best_epoch,
+        "epochs": state.epoch,
+        "wall_seconds": state.seconds,
+        "epoch_seconds": state.seconds / max(1, state.epoch),
+        "parameters": sum(p.numel() for p in model.parameters()),
+    }
+    run.finish(results)
+    return results
+
+
+def _check_batches(recipe: Recipe, settings: Settings, images: int) -> None:
+    parts = settings.devices * settings.nodes * recipe.accumulate
+    if recipe.batch_size % parts:
+        raise UserError(
+            f"--batch_size {recipe.batch_size} does not split into equal parts for {settings.devices} devices, "
+            f"{settings.nodes} nodes and --accumulate {recipe.accumulate}: it must be a multiple of {parts}"
+        )
+    if recipe.batch_size > images:
+        raise UserError(f"--batch_size {recipe.batch_size} is larger than the training set of {images} images")

@@ -1,0 +1,72 @@
+"""The recipes, by name. All hyper-parameters of an experiment are here; `recipe.py` says what each one means."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from epitomic.data.augment import Augmentation
+from epitomic.errors import unknown
+from epitomic.training.recipe import Data, Model, Optimizer, Recipe, Schedule
+
+# The paper's schedule for all its networks: SGD with momentum 0.9, batches of 128, weight decay 5e-4 (none on the
+# normalised layers), rate 0.01 divided by 10 each time the validation error stops improving.
+PAPER = Recipe(
+    optimizer=Optimizer(lr=0.01, momentum=0.9, weight_decay=5e-4),
+    schedule=Schedule(name="plateau", factor=0.1, patience=5, drops=3),
+    batch_size=128,
+    epochs=100,
+)
+MNIST = Data(name="mnist", validation=5000)
+CIFAR10 = Data(name="cifar10", validation=5000)
+
+RECIPES: dict[str, Recipe] = {
+    # 1,257 training images of 8 x 8 pixels: the demonstration, on data that is there on every machine.
+    "digits": Recipe(
+        data=Data(name="digits", validation=180),
+        model=Model(name="epitomic_small"),
+        optimizer=Optimizer(lr=0.05, nesterov=True),
+        schedule=Schedule(name="linear", warmup=2),
+        augmentation=Augmentation(rotate=10, scale=0.1, shear=5, translate=0.7),
+        batch_size=64,
+        epochs=40,
+        ema=0.98,
+    ),
+    "mnist": Recipe(
+        data=MNIST,
+        optimizer=Optimizer(lr=0.05, nesterov=True),
+        schedule=Schedule(name="linear", warmup=1),
+        epochs=20,
+        ema=0.999,
+    ),
+    "mnist_aug": Recipe(
+        data=MNIST,
+        optimizer=Optimizer(lr=0.05, nesterov=True),
+        schedule=Schedule(name="linear", warmup=1),
+        augmentation=Augmentation(rotate=10, scale=0.1, shear=10, translate=2, elastic=0.5),
+        epochs=30,
+        ema=0.999,
+    ),
+    "cifar10": Recipe(
+        data=CIFAR10,
+        model=Model(name="epitomic_small", width=2.0),
+        optimizer=Optimizer(lr=0.05, nesterov=True),
+        schedule=Schedule(name="linear", warmup=2),
+        augmentation=Augmentation(shift=4, flip=True),
+        epochs=40,
+        ema=0.999,
+    ),
+    "mnist_paper": replace(PAPER, data=MNIST),
+    "cifar10_paper": replace(
+        PAPER,
+        data=CIFAR10,
+        model=Model(name="epitomic_small", width=2.0),
+        augmentation=Augmentation(shift=4, flip=True),
+    ),
+}
+
+
+def get_recipe(name: str) -> Recipe:
+    """The recipe of this name."""
+    if name not in RECIPES:
+        raise unknown("recipe", name, RECIPES)
+    return RECIPES[name]

@@ -1,0 +1,158 @@
+"""The run folder: what a training leaves behind, and where.
+
+recipe.json           the resolved recipe
+run.json              command, commit, versions, machine, seed, wall time
+metrics.csv           one line an epoch, the same in every repetition
+model.safetensors     the weights of the best epoch by validation error,
+config.json           and the network they are for
+results.json          the test set, looked at once at the end
+checkpoints/          the last two, for --resume
+tensorboard/          the same metrics for TensorBoard
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import platform
+import shlex
+import subprocess
+import sys
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from epitomic._version import __version__
+from epitomic.errors import UserError
+from epitomic.files import read_json, write_json, write_text
+from epitomic.options import differences, from_dict, to_dict
+from epitomic.training.checkpoint import Checkpoints
+from epitomic.training.recipe import Recipe
+
+COLUMNS = ("epoch", "step", "lr", "train_loss", "train_error", "val_loss", "val_error", "best_epoch")
+
+
+class Run:
+    """The folder of one training.
+
+    Args:
+        folder: Where.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self.checkpoints = Checkpoints(self.folder / "checkpoints")
+
+    @property
+    def recipe_path(self) -> Path:
+        """The resolved recipe."""
+        return self.folder / "recipe.json"
+
+    @property
+    def results_path(self) -> Path:
+        """The results on the test set."""
+        return self.folder / "results.json"
+
+    def exists(self) -> bool:
+        """Whether a training has begun here."""
+        return self.recipe_path.exists()
+
+    def read_recipe(self) -> Recipe:
+        """The recipe that the run was begun with."""
+        return from_dict(Recipe, read_json(self.recipe_path), str(self.recipe_path))
+
+    def check_new(self) -> None:
+        """An error unless the folder is free for a new run."""
+        if self.folder.exists() and (not self.folder.is_dir() or any(self.folder.iterdir())):
+            raise UserError(
+                f"--out {self.folder} is not empty: add --resume to go on with the run in it, or name another folder"
+            )
+
+    def check_same(self, recipe: Recipe, source: str, stored: Recipe | None = None) -> None:
+        """An error that names the settings in which ``recipe`` is not the one of the run."""
+        changed = list(differences(stored or self.read_recipe(), recipe))
+        if changed:
+            listed = ", ".join(f"--{path} {new} where it has {old}" for path, old, new in changed)
+            raise UserError(f"cannot resume: the recipe does not fit {source}: {listed}")
+
+    def begin(self, recipe: Recipe, facts: dict[str, Any]) -> None:
+        """Writes what is known at the start."""
+        if not self.exists():
+            write_json(self.recipe_path, to_dict(recipe))
+        write_json(self.folder / "run.json", {**gather_facts(), "seed": recipe.seed, **facts})
+
+    def write_metrics(self, rows: list[list[Any]]) -> None:
+        """All rows so far; the file is replaced whole."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        writer.writerows(rows)
+        write_text(self.folder / "metrics.csv", text.getvalue())
+
+    def finish(self, results: dict[str, Any]) -> None:
+        """Writes the results, and the wall time to the facts."""
+        write_json(self.results_path, results)
+        facts = self.folder / "run.json"
+        write_json(facts, {**read_json(facts), "wall_seconds": results["wall_seconds"], "finished": _now()})
+
+
+def gather_facts() -> dict[str, Any]:
+    """Command, commit, versions and machine."""
+    packages = ("torch", "numpy", "lightning-fabric", "safetensors", "scikit-learn")
+    return {
+        "command": shlex.join(["epitomic", *sys.argv[1:]]),
+        "commit": _commit(),
+        "versions": {
+            "epitomic": __version__,
+            "python": platform.python_version(),
+            **{name: metadata.version(name) for name in packages if _installed(name)},
+        },
+        "machine": {
+            "system": platform.platform(),
+            "processor": _processor(),
+            "cores": os.cpu_count(),
+            "threads": torch.get_num_threads(),
+        },
+        "started": _now(),
+    }
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S%z")
+
+
+def _installed(name: str) -> bool:
+    try:
+        metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
+
+
+def _commit() -> str | None:
+    """The commit of this source tree, with a plus if it was changed since; None where it is not in a repository."""
+    git = ["git", "-C", str(Path(__file__).parent)]
+    try:
+        commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10, check=True)
+        status = subprocess.run(
+            [*git, "status", "--porcelain", "--untracked-files=no"],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return commit.stdout.strip() + ("+" if status.stdout.strip() else "")
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()

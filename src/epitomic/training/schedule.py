@@ -1,0 +1,61 @@
+"""The learning rate of each step."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from epitomic.training.recipe import Schedule
+
+
+class LearningRate:
+    """The rate as a function of the step, and for ``plateau`` of the validation errors so far.
+
+    Args:
+        config: The schedule.
+        base: The rate it scales.
+        steps_per_epoch: Steps in an epoch.
+        epochs: Epochs in the run.
+    """
+
+    def __init__(self, config: Schedule, base: float, steps_per_epoch: int, epochs: int) -> None:
+        self.config, self.base = config, base
+        self.warmup, self.total = config.warmup * steps_per_epoch, epochs * steps_per_epoch
+        self.drops = 0  # of a plateau, so far
+        self.best = math.inf  # validation error
+        self.bad_epochs = 0  # since then, or since the last drop
+
+    def at(self, step: int) -> float:
+        """The rate of a step, the first being 0."""
+        if step < self.warmup:
+            return self.base * (step + 1) / (self.warmup + 1)
+        done = (step - self.warmup) / max(1, self.total - self.warmup)  # 0 to 1
+        if self.config.name == "linear":
+            return self.base * (1 - done)
+        if self.config.name == "cosine":
+            return self.base * (1 + math.cos(math.pi * done)) / 2
+        return self.base * self.config.factor**self.drops
+
+    def end_epoch(self, error: float) -> None:
+        """Takes note of an epoch's validation error."""
+        if error < self.best:
+            self.best, self.bad_epochs = error, 0
+            return
+        self.bad_epochs += 1
+        if self.bad_epochs >= self.config.patience:
+            self.drops, self.bad_epochs = self.drops + 1, 0
+
+    @property
+    def finished(self) -> bool:
+        """Whether a plateau has dropped the rate as often as it may, and would again."""
+        return self.config.name == "plateau" and self.drops > self.config.drops
+
+    def state(self) -> dict[str, Any]:
+        """What to keep in a checkpoint."""
+        best = None if math.isinf(self.best) else self.best
+        return {"drops": self.drops, "best": best, "bad_epochs": self.bad_epochs}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Takes up what `state` gave."""
+        self.drops, self.bad_epochs = int(state["drops"]), int(state["bad_epochs"])
+        self.best = math.inf if state["best"] is None else float(state["best"])
