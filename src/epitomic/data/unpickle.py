@@ -6,6 +6,7 @@ knows numbers, strings, lists, tuples, dictionaries and NumPy arrays of bytes, a
 
 from __future__ import annotations
 
+import math
 import pickletools
 from typing import Any
 
@@ -181,6 +182,8 @@ def _build(target: Any, state: Any) -> None:
         raise UnpickleError("it has an array that is not of bytes")
     if not all(isinstance(n, int) and n > 0 for n in shape):
         raise UnpickleError(f"it has an array of shape {shape}")
+    if math.prod(shape) != len(raw):
+        raise UnpickleError(f"it has an array of shape {shape} with {len(raw)} bytes")
     flat = torch.frombuffer(bytearray(raw), dtype=torch.uint8)
     if fortran:
         target.value = flat.reshape(tuple(shape)[::-1]).permute(*reversed(range(len(shape)))).contiguous()

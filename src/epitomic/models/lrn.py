@@ -27,7 +27,9 @@ class LocalResponseNorm(nn.Module):
     def __init__(self, size: int = 5, alpha: float = 1e-4, k: float = 2.0) -> None:
         super().__init__()
         if size % 2 == 0:
-            raise ValueError(f"size must be odd, so that the channels around each are as many on both sides, got {size}")
+            raise ValueError(
+                f"size must be odd, so that the channels around each are as many on both sides, got {size}"
+            )
         self.size, self.alpha, self.k = size, alpha, k
 
     def forward(self, x: Tensor) -> Tensor:
@@ -75,7 +77,7 @@ class _LocalResponseNorm(torch.autograd.Function):
 
 
 def _scale(image: Tensor, reach: int, alpha: float, k: float, out: Tensor, work: Tensor) -> None:
-    """s = k + alpha * sum of x^2 over neighbouring channels."""
+    """S = k + alpha * sum of x^2 over neighbouring channels."""
     _channel_sum(torch.mul(image, image, out=work), reach, out)
     out.mul_(alpha).add_(k)
 

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from epitomic.data import Augmentation, Split, Standardize, TrainingBatches
+from epitomic.data.augment import apply, choose, cut_out
+from epitomic.rng import generator
+
+EVERYTHING = Augmentation(shift=2, flip=True, rotate=15, scale=0.1, shear=5, translate=1, elastic=0.5, cutout=3)
+
+
+def split(count: int = 70, channels: int = 2, size: int = 10) -> Split:
+    images = torch.randint(0, 256, (count, channels, size, size), generator=generator("test"), dtype=torch.uint8)
+    return Split(images, torch.arange(count) % 10)
+
+
+def test_standardize() -> None:
+    samples = split(500)
+    images = Standardize.of(samples)(samples.images.float() / 255)
+    assert torch.allclose(images.mean((0, 2, 3)), torch.zeros(2), atol=1e-4)
+    assert torch.allclose(images.std((0, 2, 3)), torch.ones(2), atol=1e-3)
+
+
+@pytest.mark.parametrize("augmentation", [Augmentation(), EVERYTHING])
+def test_parts_are_parts_of_the_whole(augmentation: Augmentation) -> None:
+    samples = split()
+    batches = TrainingBatches(samples, 32, augmentation, Standardize.of(samples), seed=3)
+    order = batches.order(1)
+    images, labels = batches.get(order, 1, 0, slice(0, 32))
+    halves = [batches.get(order, 1, 0, slice(first, first + 16)) for first in (0, 16)]
+    assert torch.equal(torch.cat([h[0] for h in halves]), images)
+    assert torch.equal(torch.cat([h[1] for h in halves]), labels)
+
+
+def test_epochs_differ_and_repeat() -> None:
+    samples = split()
+    batches = TrainingBatches(samples, 32, EVERYTHING, Standardize.of(samples), seed=3)
+    assert len(batches) == 2
+    assert batches.order(0).unique().numel() == 64
+    assert not torch.equal(batches.order(0), batches.order(1))
+    again = TrainingBatches(samples, 32, EVERYTHING, Standardize.of(samples), seed=3)
+    one, two = (b.get(b.order(0), 0, 1, slice(0, 32))[0] for b in (batches, again))
+    assert torch.equal(one, two)
+    other = TrainingBatches(samples, 32, EVERYTHING, Standardize.of(samples), seed=4)
+    assert not torch.equal(batches.order(0), other.order(0))
+
+
+def test_shift_is_a_shift_and_flip_a_flip() -> None:
+    images = torch.rand(6, 3, 9, 9)
+    config = Augmentation(shift=3, flip=True)
+    choices = choose(config, 6, 9, generator("x"))
+    moved = apply(config, choices, images)
+    padded = torch.nn.functional.pad(images, (3, 3, 3, 3))
+    for i in range(6):
+        dy, dx = choices["shift"][i].tolist()
+        expected = padded[i, :, 3 + dy : 12 + dy, 3 + dx : 12 + dx]
+        assert torch.equal(moved[i], expected.flip(-1) if choices["flip"][i] else expected)
+
+
+def test_reflection_brings_in_no_zeros() -> None:
+    images = torch.rand(20, 1, 9, 9) + 1
+    config = Augmentation(shift=4, reflect=True)
+    assert (apply(config, choose(config, 20, 9, generator("x")), images) >= 1).all()
+
+
+def test_a_warp_by_nothing_is_the_identity_and_by_a_quarter_turn_a_rotation() -> None:
+    images = torch.rand(4, 1, 8, 8)
+    config = Augmentation(translate=1e-9)
+    assert torch.allclose(apply(config, choose(config, 4, 8, generator("x")), images), images, atol=1e-5)
+    config = Augmentation(rotate=90)
+    choices = choose(config, 4, 8, generator("x"))
+    choices["affine"] = torch.tensor([[0.0, -1, 0], [1, 0, 0]]).expand(4, 2, 3)
+    assert torch.allclose(apply(config, choices, images), images.rot90(1, (2, 3)), atol=1e-5)
+
+
+def test_cutout_is_a_square_of_zeros() -> None:
+    config = Augmentation(cutout=4)
+    images = cut_out(config, choose(config, 50, 12, generator("x")), torch.ones(50, 1, 12, 12))
+    zeros = (images == 0).sum((1, 2, 3))
+    assert zeros.max() == 16
+    assert zeros.min() >= 4  # at the corner, a quarter of it is inside

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from epitomic.errors import UserError
+from epitomic.models import create_model, from_pretrained, save_pretrained
+
+SMALL = {"image_size": 8, "width": 0.25}
+
+
+def test_round_trip(tmp_path: Path) -> None:
+    model = create_model("epitomic_small_norm", num_classes=4, batch_norm=True, **SMALL).eval()  # type: ignore[arg-type]
+    save_pretrained(model, tmp_path, classes=["a", "b", "c", "d"])
+    again = from_pretrained(tmp_path)
+    assert again.config == model.config
+    images = torch.randn(3, 1, 8, 8)
+    assert torch.equal(again(images), model(images))
+    assert json.loads((tmp_path / "config.json").read_text())["classes"] == ["a", "b", "c", "d"]
+
+
+def test_another_number_of_classes_keeps_the_new_head(tmp_path: Path) -> None:
+    model = create_model("epitomic_small", **SMALL)  # type: ignore[arg-type]
+    save_pretrained(model, tmp_path)
+    other = create_model("epitomic_small", num_classes=3, pretrained=tmp_path, **SMALL)  # type: ignore[arg-type]
+    own, new = model.state_dict(), other.state_dict()
+    assert all(torch.equal(own[name], new[name]) for name in own if not name.startswith("out."))
+
+
+def test_a_file_of_another_program_loads(tmp_path: Path) -> None:
+    model = create_model("epitomic_small", **SMALL)  # type: ignore[arg-type]
+    save_pretrained(model, tmp_path)
+    save_file(dict(model.state_dict()), tmp_path / "model.safetensors")
+    assert torch.equal(from_pretrained(tmp_path).state_dict()["out.weight"], model.state_dict()["out.weight"])
+
+
+def test_errors_name_the_file(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no folder"):
+        from_pretrained(tmp_path / "nowhere")
+    model = create_model("epitomic_small", **SMALL)  # type: ignore[arg-type]
+    save_pretrained(model, tmp_path)
+    weights, config = tmp_path / "model.safetensors", tmp_path / "config.json"
+    good = weights.read_bytes()
+
+    raw = bytearray(good)
+    raw[-5] ^= 1
+    weights.write_bytes(raw)
+    with pytest.raises(UserError, match=r"model\.safetensors is damaged"):
+        from_pretrained(tmp_path)
+    weights.write_bytes(good[:-10])
+    with pytest.raises(UserError, match=r"model\.safetensors is damaged"):
+        from_pretrained(tmp_path)
+    weights.write_bytes(good)
+    for text, message in (
+        ("[]", "not a JSON object"),
+        ("{", "cannot read"),
+        ("{}", "names no model"),
+        ('{"model": "nothing"}', "unknown model"),
+        ('{"model": "epitomic_small", "image_size": "x"}', "image_size"),
+        ('{"model": "epitomic_small", "image_size": 8, "width": 0.5}', "another network"),
+    ):
+        config.write_text(text)
+        with pytest.raises(UserError, match=message):
+            from_pretrained(tmp_path)

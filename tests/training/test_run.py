@@ -1,0 +1,166 @@
+"""Whole trainings through the command line."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+from epitomic.cli import main
+from epitomic.models import from_pretrained
+from tests.training.conftest import command, run
+
+
+def test_the_folder_has_everything(straight: Path) -> None:
+    names = {p.name for p in straight.iterdir()}
+    expected = {"recipe.json", "run.json", "metrics.csv", "model.safetensors", "config.json", "results.json"}
+    assert names == expected | {"checkpoints", "tensorboard"}
+    rows = list(csv.DictReader((straight / "metrics.csv").open()))
+    assert [row["epoch"] for row in rows] == ["0", "1", "2"]
+    facts = json.loads((straight / "run.json").read_text())
+    assert facts["command"].startswith("epitomic train digits")
+    assert {"commit", "versions", "machine", "seed", "wall_seconds", "started"} <= facts.keys()
+    results = json.loads((straight / "results.json").read_text())
+    assert results["test"]["images"] == 360
+    assert results["test"]["top1"] == pytest.approx(1 - results["test"]["error"])
+    assert results["parameters"] == sum(p.numel() for p in from_pretrained(straight).parameters())
+    assert list((straight / "tensorboard").iterdir())
+    assert len(list((straight / "checkpoints").iterdir())) == 2
+
+
+def test_evaluate_repeats_the_result(straight: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["evaluate", str(straight)]) == 0
+    assert "top-5" in capsys.readouterr().out
+    results = json.loads((straight / "results.json").read_text())["test"]
+    again = json.loads((straight / "evaluation.json").read_text())
+    (straight / "evaluation.json").unlink()
+    assert again["error"] == results["error"]
+    assert sum(map(sum, again["confusion"])) == 360
+
+
+def test_the_same_seed_gives_the_same_bits(straight: Path, tmp_path: Path) -> None:
+    assert run(tmp_path / "run", "--quiet").returncode == 0
+    assert_same(straight, tmp_path / "run")
+
+
+def assert_same(one: Path, two: Path) -> None:
+    """The same weights and metrics, to the bit."""
+    for name in ("model.safetensors", "metrics.csv", "config.json", "recipe.json"):
+        assert (one / name).read_bytes() == (two / name).read_bytes(), name
+    last = [load_file(sorted((folder / "checkpoints").iterdir())[-1]) for folder in (one, two)]
+    assert last[0].keys() == last[1].keys()
+    assert all(last[0][name].equal(last[1][name]) for name in last[0])
+    tests = [json.loads((folder / "results.json").read_text())["test"] for folder in (one, two)]
+    assert tests[0] == tests[1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_and_says_how_to_resume(number: int, straight: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    process = subprocess.Popen(command(out), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    while not list(out.glob("checkpoints/*.safetensors")):
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    if process.returncode != 0:  # it was not over before the signal came
+        assert process.returncode == 128 + number
+        assert f"epitomic train --resume --out {out}" in errors
+        assert "Traceback" not in errors
+        assert run(out, "--resume", recipe=["--threads", "1"]).returncode == 0
+    assert_same(straight, out)
+
+
+def test_resuming_a_finished_run_changes_nothing(straight: Path) -> None:
+    before = (straight / "model.safetensors").read_bytes()
+    finished = run(straight, "--resume", recipe=["--threads", "1"])
+    assert finished.returncode == 0, finished.stderr
+    assert (straight / "model.safetensors").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("train digits --epochs 4 --resume --out {run}", "--epochs 4 where it has 3"),
+        ("train digits --out {run}", "is not empty: add --resume"),
+        ("train --resume --out {new}", "nothing to resume"),
+        ("train", "which recipe?"),
+        ("train digitss --out {new}", "did you mean 'digits'?"),
+        ("train digits --out {new} --modle x", "did you mean '--model'"),
+        ("train digits --out {new} --devices 3 --batch_size 32", "multiple of 3"),
+        ("train digits --out {new} --devices 0", "--devices"),
+        ("train digits --out {new} --devices x", "invalid int"),
+        ("train digits --out {new} --batch_size 5000", "larger than the training set"),
+        ("train digits --out {new} --data.validation 5000", "validation set"),
+        ("train mnist --out {new} --data-dir {new}", "train-images-idx3-ubyte.gz"),
+        ("train digits --out {new} --model alexnet", "image_size of alexnet"),
+        ("train digits --out {new} --model epitomic", "image_size of epitomic"),
+        ("evaluate {new}", "no folder"),
+        ("evaluate {run} --data mnits", "did you mean 'mnist'?"),
+        ("models epitomik", "did you mean 'epitomic"),
+        ("trian", "did you mean 'train'?"),
+    ],
+)
+def test_bad_input_is_one_line_and_code_2(
+    words: str, message: str, straight: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(p for p in straight.rglob("*"))
+    full = words.format(run=straight, new=tmp_path / "new").split()
+    if full[:3] == ["train", "digits", "--epochs"]:
+        full[2:2] = ["--model.width", "0.25", "--batch_size", "32"]
+    assert main(full) == 2
+    text = capsys.readouterr().err
+    assert message in text
+    assert text.count("\n") == 1
+    assert sorted(p for p in straight.rglob("*")) == before
+
+
+def test_a_checkpoint_of_another_run_is_refused(
+    straight: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    out.mkdir()
+    (out / "checkpoints").symlink_to(straight / "checkpoints")
+    recipe = json.loads((straight / "recipe.json").read_text())
+    recipe["model"]["name"] = "maxpool_small"
+    (out / "recipe.json").write_text(json.dumps(recipe))
+    assert main(["train", "--resume", "--out", str(out)]) == 2
+    assert "--model.name maxpool_small where it has epitomic_small" in capsys.readouterr().err
+
+
+def test_a_loss_that_is_not_finite_stops_with_the_facts(tmp_path: Path) -> None:
+    finished = run(tmp_path / "run", "--optimizer.lr", "1e6", "--schedule.warmup", "0")
+    assert finished.returncode == 2
+    assert "not finite at step" in finished.stderr
+    assert "learning rate" in finished.stderr
+    assert "checkpoint" in finished.stderr
+    assert "Traceback" not in finished.stderr
+
+
+def test_a_damaged_newest_checkpoint_falls_back(straight: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    subprocess.run(
+        [sys.executable, "-c", f"import shutil; shutil.copytree({str(straight)!r}, {str(out)!r})"], check=True
+    )
+    newest = sorted((out / "checkpoints").iterdir())[-1]
+    newest.write_bytes(newest.read_bytes()[:-100])
+    finished = run(out, "--resume", recipe=["--threads", "1"])
+    assert finished.returncode == 0, finished.stderr
+    assert "damaged" in finished.stderr
+    (out / "checkpoints" / f"{newest.name}.damaged").unlink()
+    assert_same(straight, out)
+
+
+def test_models_lists_all(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["models"]) == 0
+    text = capsys.readouterr().out
+    assert "84,184,456" in text
+    assert main(["models", "epitomic_small"]) == 0
+    assert "features.layer1.conv" in capsys.readouterr().out
