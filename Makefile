@@ -30,7 +30,7 @@ test-long: install
 	EPITOMIC_EXAMPLES=1000 $(BIN)/python -m pytest
 
 demo: install
-	$(BIN)/epitomic bench
+	$(BIN)/epitomic train digits --model epitomic_small --out runs/digits-$$(date +%Y%m%d-%H%M%S)
 
 clean:
 	rm -rf $(VENV) build dist

@@ -13,7 +13,7 @@ from torch import Tensor
 from epitomic.errors import UserError
 from epitomic.files import write_atomically
 
-DIGEST = "sha256"
+KEY = "epitomic"  # one entry of metadata, since safetensors writes several in no fixed order
 
 
 class DamagedFileError(UserError):
@@ -29,8 +29,8 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) 
     from safetensors.torch import save_file
 
     tensors = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
-    metadata = {"format": "pt", "state": json.dumps(state)}
-    metadata[DIGEST] = _digest(tensors, metadata["state"])
+    text = json.dumps(state)
+    metadata = {KEY: f"{_digest(tensors, text)} {text}"}
     write_atomically(path, lambda temporary: save_file(tensors, temporary, metadata))
 
 
@@ -55,13 +55,12 @@ def load_tensors(path: Path, *, need_digest: bool = True) -> tuple[dict[str, Ten
         raise UserError(f"cannot read {path}: it is not there") from None
     except (SafetensorError, OSError, ValueError, TypeError, KeyError, RuntimeError, AttributeError) as error:
         raise DamagedFileError(f"{path} is damaged or is no safetensors file: {error}") from None
-    if DIGEST not in metadata and not need_digest:
+    if KEY not in metadata and not need_digest:
         return tensors, {}
-    text = metadata.get("state", "")
-    if metadata.get(DIGEST) != _digest(tensors, text):
+    digest, _, text = metadata.get(KEY, "").partition(" ")
+    if digest != _digest(tensors, text):
         raise DamagedFileError(f"{path} is damaged: its contents do not match its checksum")
-    state = json.loads(text)
-    return tensors, state
+    return tensors, json.loads(text)
 
 
 def _digest(tensors: dict[str, Tensor], text: str) -> str:

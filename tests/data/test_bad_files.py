@@ -18,7 +18,7 @@ from epitomic.data.unpickle import UnpickleError, unpickle
 from epitomic.errors import UserError
 from tests.data.conftest import idx
 
-VARIANTS = int(os.environ.get("EPITOMIC_FUZZ", "40"))
+VARIANTS = pytest.mark.parametrize("variants", [40, pytest.param(1000, marks=pytest.mark.long)])
 
 
 def bad_crc(raw: bytes) -> bytes:
@@ -148,11 +148,14 @@ def mutate(raw: bytes, rng: np.random.Generator) -> bytes:
     return bytes(data)
 
 
-def test_fuzzed_sets_load_right_or_not_at_all(idx_source: IdxSource, cifar_source: CifarSource, tmp_path: Path) -> None:
+@VARIANTS
+def test_fuzzed_sets_load_right_or_not_at_all(
+    variants: int, idx_source: IdxSource, cifar_source: CifarSource, tmp_path: Path
+) -> None:
     rng = np.random.default_rng(0)
     files = [*(tmp_path / "MNIST/raw").iterdir(), *(tmp_path / "cifar-10-batches-bin").iterdir()]
     refused = 0
-    for number in range(VARIANTS):
+    for number in range(variants):
         path = files[number % len(files)]
         good = path.read_bytes()
         bad = mutate(good, rng)
@@ -164,16 +167,17 @@ def test_fuzzed_sets_load_right_or_not_at_all(idx_source: IdxSource, cifar_sourc
         except UserError as error:
             refused += "\n" not in str(error)
         path.write_bytes(good)
-    assert refused >= 0.9 * VARIANTS  # the rest were no mutations
+    assert refused >= 0.9 * variants  # the rest were no mutations
 
 
-def test_fuzzed_pickles_raise_one_kind_of_error(tmp_path: Path) -> None:
+@VARIANTS
+def test_fuzzed_pickles_raise_one_kind_of_error(variants: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     batch = {b"labels": [1, 2], b"data": rng.integers(0, 256, (2, 3072), dtype=np.uint8), b"batch_label": b"one"}
     raw = pickle.dumps(batch, protocol=2)
     head, tail = raw[:400], raw[-200:]  # where the structure is
     path = tmp_path / "data_batch_1"
-    for number in range(VARIANTS):
+    for number in range(variants):
         where = number % 3
         bad = (
             mutate(head, rng) + raw[400:]

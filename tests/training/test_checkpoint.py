@@ -131,12 +131,13 @@ def test_tensors_of_another_network_are_refused(tmp_path: Path) -> None:
         checkpoint.restore(tensors, small, optimizers[0], None, Path("x"))
 
 
-def test_fuzzed_files_load_right_or_not_at_all(tmp_path: Path) -> None:
+@VARIANTS
+def test_fuzzed_files_load_right_or_not_at_all(variants: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     path = tmp_path / "x"
     save_tensors(path, TENSORS, {"step": 3})
     good, refused = path.read_bytes(), 0
-    for _ in range(VARIANTS):
+    for _ in range(variants):
         path.write_bytes(mutate(good, rng))
         try:
             tensors, state = load_tensors(path)
@@ -145,4 +146,4 @@ def test_fuzzed_files_load_right_or_not_at_all(tmp_path: Path) -> None:
             continue
         assert state == {"step": 3}
         assert all(torch.equal(tensors[k], TENSORS[k]) for k in TENSORS)
-    assert refused > 0.8 * VARIANTS
+    assert refused > 0.8 * variants

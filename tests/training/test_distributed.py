@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.training.conftest import SHORT, run
+from tests.training.conftest import SHORT, command, run
 
 ONE_EPOCH = (*SHORT[:4], "1", *SHORT[5:], "--ema", "0")  # `--epochs 1`; dropout and augmentation are on
 
@@ -34,7 +34,8 @@ def single(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_two_processes(single: Path, tmp_path: Path) -> None:
-    finished = run(tmp_path / "run", "--devices", "2", recipe=ONE_EPOCH)
+    words = command(tmp_path / "run", "--devices", "2", recipe=ONE_EPOCH)
+    finished = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
     assert finished.returncode == 0, finished.stderr
     assert finished.stdout.count("test error") == 1
     assert_close(single, tmp_path / "run")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def test_the_folder_has_everything(straight: Path) -> None:
     rows = list(csv.DictReader((straight / "metrics.csv").open()))
     assert [row["epoch"] for row in rows] == ["0", "1", "2"]
     facts = json.loads((straight / "run.json").read_text())
-    assert facts["command"].startswith("epitomic train digits")
+    assert facts["command"].startswith("epitomic ")
     assert {"commit", "versions", "machine", "seed", "wall_seconds", "started"} <= facts.keys()
     results = json.loads((straight / "results.json").read_text())
     assert results["test"]["images"] == 360
@@ -103,7 +103,7 @@ def test_resuming_a_finished_run_changes_nothing(straight: Path) -> None:
         ("train digits --out {new} --model alexnet", "image_size of alexnet"),
         ("train digits --out {new} --model epitomic", "image_size of epitomic"),
         ("evaluate {new}", "no folder"),
-        ("evaluate {run} --data mnits", "did you mean 'mnist'?"),
+        ("evaluate {run} --data mnits", "did you mean 'mnist'"),
         ("models epitomik", "did you mean 'epitomic"),
         ("trian", "did you mean 'train'?"),
     ],
@@ -146,9 +146,7 @@ def test_a_loss_that_is_not_finite_stops_with_the_facts(tmp_path: Path) -> None:
 
 def test_a_damaged_newest_checkpoint_falls_back(straight: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    subprocess.run(
-        [sys.executable, "-c", f"import shutil; shutil.copytree({str(straight)!r}, {str(out)!r})"], check=True
-    )
+    shutil.copytree(straight, out)
     newest = sorted((out / "checkpoints").iterdir())[-1]
     newest.write_bytes(newest.read_bytes()[:-100])
     finished = run(out, "--resume", recipe=["--threads", "1"])

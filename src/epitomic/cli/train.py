@@ -13,9 +13,11 @@ import argparse
 import logging
 import os
 import sys
+import warnings
 
 from epitomic.errors import UserError
 from epitomic.options import add_options, overridden
+from epitomic.training.checkpoint import DamageWarning
 from epitomic.training.recipe import Recipe
 from epitomic.training.recipes import RECIPES, get_recipe
 from epitomic.training.run import Run
@@ -61,7 +63,11 @@ def _prepare(args: argparse.Namespace, folder: Run) -> Recipe:
     recipe = overridden(get_recipe(args.recipe) if args.recipe else stored or folder.read_recipe(), args)
     if stored is not None:
         folder.check_same(recipe, str(folder.recipe_path), stored)
-        folder.checkpoints.load()  # says now, and once, if there is damage
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            folder.checkpoints.load()
+        for warning in caught:
+            print(f"epitomic: {warning.message}", file=sys.stderr)
     elif not args.resume:
         folder.check_new()
     return recipe
@@ -73,6 +79,7 @@ def _train(args: argparse.Namespace, recipe: Recipe, folder: Run, rank: int) -> 
     from epitomic.training.loop import Settings, Stopped, train
 
     logging.getLogger("lightning_fabric").setLevel(logging.ERROR)
+    warnings.simplefilter("ignore", DamageWarning)  # `_prepare` has told the user
     if args.threads:
         torch.set_num_threads(args.threads)
     settings = Settings(

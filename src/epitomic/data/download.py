@@ -45,6 +45,7 @@ def _retrieve(url: str, sha256: str, path: Path) -> str | None:
     """Downloads one file unless it is there; what went wrong, or None."""
     import pooch
 
+    pooch.get_logger().setLevel("WARNING")  # the bar says it all
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         downloader = pooch.HTTPDownloader(progressbar=_Bar(path.name))

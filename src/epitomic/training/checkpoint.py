@@ -20,6 +20,10 @@ KEEP = 2
 FORMAT = 1  # of the state below; a reader of another one refuses
 
 
+class DamageWarning(UserWarning):
+    """A checkpoint is damaged, and an older one is used."""
+
+
 class Checkpoints:
     """The checkpoints of a run, by step.
 
@@ -63,7 +67,7 @@ class Checkpoints:
                 return path, tensors, state
             except DamagedFileError as error:
                 damage = error
-                warnings.warn(f"{error}; trying the one before", stacklevel=2)
+                warnings.warn(f"{error}; trying the one before", DamageWarning, stacklevel=2)
         if damage is not None:
             raise UserError(f"{damage}; no checkpoint in {self.folder} is whole: remove the folder to start anew")
         return None
