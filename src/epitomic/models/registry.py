@@ -73,6 +73,7 @@ def create_model(
         The network, with the resolved arguments as ``model.config``.
 
     Example:
+        >>> import torch
         >>> model = create_model("epitomic_small", image_size=8)
         >>> model(torch.randn(2, 1, 8, 8)).shape
         torch.Size([2, 10])
