@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
 
 from epitomic.errors import UserError
 from epitomic.models import create_model, from_pretrained, save_pretrained
+from tests.data.test_bad_files import VARIANTS, mutate
 
 SMALL = {"image_size": 8, "width": 0.25}
 
@@ -65,4 +68,16 @@ def test_errors_name_the_file(tmp_path: Path) -> None:
     ):
         config.write_text(text)
         with pytest.raises(UserError, match=message):
+            from_pretrained(tmp_path)
+
+
+@VARIANTS
+def test_fuzzed_configurations(variants: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    save_pretrained(create_model("epitomic_small", **SMALL), tmp_path)  # type: ignore[arg-type]
+    path = tmp_path / "config.json"
+    good = path.read_bytes()
+    for _ in range(variants):
+        path.write_bytes(mutate(good, rng))
+        with contextlib.suppress(UserError):
             from_pretrained(tmp_path)

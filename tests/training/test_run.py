@@ -97,6 +97,7 @@ def test_resuming_a_finished_run_changes_nothing(straight: Path) -> None:
         ("train digits --out {new} --devices 3 --batch_size 32", "multiple of 3"),
         ("train digits --out {new} --devices 0", "--devices"),
         ("train digits --out {new} --devices x", "invalid int"),
+        ("train digits --out {new} --accelerator cuda", "--accelerator cuda"),
         ("train digits --out {new} --batch_size 5000", "larger than the training set"),
         ("train digits --out {new} --data.validation 5000", "validation set"),
         ("train mnist --out {new} --data-dir {new}", "train-images-idx3-ubyte.gz"),

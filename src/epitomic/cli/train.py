@@ -29,8 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", metavar="DIR", help="the run folder; runs/RECIPE if not given")
     parser.add_argument("--resume", action="store_true", help="go on from the folder's last checkpoint")
     parser.add_argument("--data-dir", metavar="DIR", help="where the image sets are; else EPITOMIC_DATA or the cache")
-    parser.add_argument("--devices", type=int, default=1, metavar="N", help="processes on this machine")
-    parser.add_argument("--nodes", type=int, default=1, metavar="N", help="machines, started with torchrun")
+    parser.add_argument("--devices", type=int, default=1, metavar="N", help="processes; under torchrun, what it says")
     parser.add_argument("--accelerator", default="cpu", choices=("cpu", "cuda", "mps", "auto"), help="kind of device")
     parser.add_argument(
         "--threads", type=int, metavar="N", help="of a process; results repeat to the bit for the same N"
@@ -55,8 +54,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _prepare(args: argparse.Namespace, folder: Run) -> Recipe:
     """The recipe to run; an error if the folder holds another, or one that is not to be resumed."""
-    if args.devices < 1 or args.nodes < 1:
-        raise UserError(f"--devices and --nodes must be at least 1, got {args.devices} and {args.nodes}")
+    if args.devices < 1:
+        raise UserError(f"--devices must be at least 1, got {args.devices}")
     if args.resume and not folder.exists() and args.recipe is None:
         raise UserError(f"nothing to resume: {folder.recipe_path} is not there")
     stored = folder.read_recipe() if args.resume and folder.exists() else None
@@ -82,11 +81,12 @@ def _train(args: argparse.Namespace, recipe: Recipe, folder: Run, rank: int) -> 
     warnings.simplefilter("ignore", DamageWarning)  # `_prepare` has told the user
     if args.threads:
         torch.set_num_threads(args.threads)
+    torchrun = "TORCHELASTIC_RUN_ID" in os.environ
     settings = Settings(
         data_dir=args.data_dir,
         accelerator=args.accelerator,
-        devices=args.devices,
-        nodes=args.nodes,
+        devices=int(os.environ["LOCAL_WORLD_SIZE"]) if torchrun else args.devices,
+        nodes=int(os.environ["GROUP_WORLD_SIZE"]) if torchrun else 1,
         save_every=args.save_every,
         quiet=args.quiet,
     )

@@ -42,7 +42,7 @@ def from_pretrained(folder: str | Path) -> nn.Module:
     known = set(create_model(name).config) - {"model"}  # type: ignore[arg-type]
     try:
         model = create_model(name, **{key: value for key, value in config.items() if key in known})
-    except (UserError, TypeError, ValueError, RuntimeError) as error:
+    except (UserError, TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise UserError(f"{path} does not describe a network: {error}") from None
     load_weights(model, folder)
     return model.eval()

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from lightning_fabric import Fabric
+from lightning_fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor, nn
 
 from epitomic.data import Standardize, TrainingBatches, hold_out, load_set
@@ -96,13 +97,7 @@ class Trainer:
         self.batches = TrainingBatches(training, recipe.batch_size, recipe.augmentation, self.standardize, recipe.seed)
         _check_batches(recipe, settings, len(training))
 
-        self.fabric = Fabric(
-            accelerator=settings.accelerator,
-            devices=settings.devices,
-            num_nodes=settings.nodes,
-            strategy="ddp" if settings.devices * settings.nodes > 1 else "auto",
-            precision=recipe.precision,  # type: ignore[arg-type]
-        )
+        self.fabric = _fabric(recipe, settings)
         self.fabric.launch()
         self.main = self.fabric.global_rank == 0
 
@@ -316,12 +311,26 @@ def train(recipe: Recipe, run: Run, settings: Settings) -> dict[str, Any]:
     return results
 
 
+def _fabric(recipe: Recipe, settings: Settings) -> Fabric:
+    try:
+        return Fabric(
+            accelerator=settings.accelerator,
+            devices=settings.devices,
+            num_nodes=settings.nodes,
+            strategy="ddp" if settings.devices * settings.nodes > 1 else "auto",
+            precision=recipe.precision,  # type: ignore[arg-type]
+        )
+    except (MisconfigurationException, ValueError, RuntimeError) as error:
+        chosen = f"--accelerator {settings.accelerator} --devices {settings.devices} --precision {recipe.precision}"
+        raise UserError(f"cannot use {chosen} here: {error}") from None
+
+
 def _check_batches(recipe: Recipe, settings: Settings, images: int) -> None:
     parts = settings.devices * settings.nodes * recipe.accumulate
     if recipe.batch_size % parts:
         raise UserError(
-            f"--batch_size {recipe.batch_size} does not split into equal parts for {settings.devices} devices, "
-            f"{settings.nodes} nodes and --accumulate {recipe.accumulate}: it must be a multiple of {parts}"
+            f"--batch_size {recipe.batch_size} does not split into equal parts for {settings.devices * settings.nodes} "
+            f"processes and --accumulate {recipe.accumulate}: it must be a multiple of {parts}"
         )
     if recipe.batch_size > images:
         raise UserError(f"--batch_size {recipe.batch_size} is larger than the training set of {images} images")
