@@ -141,6 +141,7 @@ class Trainer:
             self.run.begin(recipe, {"processes": self.fabric.world_size, "first_step": self.step})
         log = TensorBoard(self.run.folder / "tensorboard", self.step, enabled=self.main)
         steps, quiet = recipe.epochs * len(self.batches), self.settings.quiet or not self.main
+        self.wrapped.train()
         began, saved = time.monotonic() - state.seconds, time.monotonic()
         with (
             StopSignals() as stop,
@@ -180,7 +181,6 @@ class Trainer:
         recipe, state, step = self.recipe, self.state, self.step
         for group in self.optimizer.param_groups:
             group["lr"] = lr
-        self.wrapped.train()
         size = recipe.batch_size // self.fabric.world_size // recipe.accumulate
         loss_sum = errors = 0.0
         for piece in range(recipe.accumulate):

@@ -32,7 +32,7 @@ class Progress:
             from rich.progress import BarColumn, Progress, TextColumn
 
             columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.fields[text]}"))
-            self.bar = Progress(*columns, refresh_per_second=2)
+            self.bar = Progress(*columns, refresh_per_second=2, transient=True)
             self.task = self.bar.add_task("", total=steps, completed=done, text="")
 
     def __enter__(self) -> Progress:
