@@ -8,6 +8,8 @@ import torch
 
 from epitomic.bench.contest import CASES, FORMATS, PAIR, Case, Contestant, enter
 from epitomic.bench.memory import peak_memory
+from epitomic.bench.networks import Match, network_table, run_networks, save_networks
+from epitomic.bench.run import Progress
 from epitomic.bench.timing import Sample, interleaved
 from epitomic.cli import main
 
@@ -68,6 +70,16 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         rows = list(csv.DictReader(file))
     assert [(r["mode"], r["n"]) for r in rows] == [("forward", "2"), ("training", "2")]
     assert all(float(r["speedup"]) > 0 and r["torch"] == torch.__version__ for r in rows)
+
+
+def test_networks(tmp_path: Path) -> None:
+    match = Match("epitomic_small", "maxpool_small", channels=1, size=8, batch=4, classes=3)
+    (result,) = run_networks([match], repetitions=2, progress=Progress())
+    assert len(result.share.values) == 2
+    assert "epitomic_small  maxpool_small   1 x 8 px, batch 4" in network_table([result])
+    with save_networks([result], tmp_path).open() as file:
+        (row,) = csv.DictReader(file)
+    assert float(row["share"]) == pytest.approx(result.share.median, rel=1e-3)
 
 
 def test_unknown_names(capsys: pytest.CaptureFixture[str]) -> None:

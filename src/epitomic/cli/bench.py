@@ -27,6 +27,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="threads of torch")
     parser.add_argument("--no-memory", action="store_true", help="do not measure peak memory")
     parser.add_argument("--growth", action="store_true", help="also time over batch and image sizes")
+    parser.add_argument(
+        "--networks", action="store_true", help="time whole networks against their max-pooled twins instead"
+    )
     parser.add_argument("--out", type=Path, metavar="DIR", help="write bench.csv and bench.png (needs matplotlib) here")
 
 
@@ -40,6 +43,8 @@ def run(args: argparse.Namespace) -> int:
             raise unknown("algorithm", name, ALGORITHMS)
     torch.set_num_threads(args.threads)
     progress = bench.Progress()
+    if args.networks:
+        return _run_networks(args, progress)
     rows = []
     for name in args.cases:
         rows += bench.run(
@@ -58,4 +63,15 @@ def run(args: argparse.Namespace) -> int:
     if args.out:
         for file in save(rows + grown, args.out):
             print(f"wrote {file}")
+    return 0
+
+
+def _run_networks(args: argparse.Namespace, progress: bench.Progress) -> int:
+    from epitomic.bench.networks import MATCHES, network_table, run_networks, save_networks
+
+    results = run_networks(MATCHES, repetitions=args.repetitions, progress=progress)
+    progress.done()
+    print(network_table(results))
+    if args.out:
+        print(f"wrote {save_networks(results, args.out)}")
     return 0
