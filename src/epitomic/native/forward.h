@@ -1,0 +1,68 @@
+// y = max_p gain[p] * (A^T M A)[p] + bias, and the winner p.
+#pragma once
+
+#include "products.h"
+
+namespace {
+
+// The transform along the height, the window's maximum and its first position; a NaN wins.
+template <int V, int D>
+void match_block(const EpitomicProblem& p, const Geometry& g, const EpitomicTensors& t, Block block, const float* z,
+                 int64_t plane) {
+  int64_t padded = g.k_panels * PANEL;
+  for (int64_t b = 0; b < block.count; b++) {
+    for (int64_t k = 0; k < g.k; k += LANES) {
+      const float* from = z + (k / PANEL * block.count + b) * PANEL + k % PANEL;
+      Vec responses[D * 8];
+      for (int64_t j = 0; j < g.dw; j++) {
+        Vec points[V], column[D];
+        UNROLL for (int i = 0; i < V; i++) points[i] = load(from + (i * g.dw + j) * plane);
+        gather<V, D>(p.output[0], points, column);
+        UNROLL for (int i = 0; i < D; i++) responses[i * g.dw + j] = column[i];
+      }
+      if (t.gain)
+        for (int64_t i = 0; i < g.window; i++) responses[i] *= load(t.gain + i * padded + k);
+      Vec best = responses[0];
+      Ints where = {};
+      for (int64_t i = 1; i < g.window; i++) {
+        Vec r = responses[i];
+        Ints better = r > best;
+        where = better ? broadcast((int32_t)i) : where;
+        best = select(better | (r != r), r, best);
+      }
+      if (t.bias) best += load(t.bias + k);
+      int64_t at = (block.first + b) * g.k + k;
+      store(t.y + at, best, g.k - k);
+      store_positions(t.positions + at, where, g.k - k);
+    }
+  }
+}
+
+typedef void (*MatchBlock)(const EpitomicProblem&, const Geometry&, const EpitomicTensors&, Block, const float* z,
+                           int64_t plane);
+const MatchBlock MATCH_BLOCK[9][9] = TABLE_OF_SIZES(match_block);
+
+INLINE int64_t forward_tasks(const Geometry& g, const EpitomicPlan& plan) {
+  return (g.patches + plan.block - 1) / plan.block;
+}
+
+INLINE Products forward_products(const Geometry& g, const EpitomicPlan& plan) {
+  return Products(g, plan.block, g.c, g.k_panels, g.dw);
+}
+
+// Task: a block of patches.
+INLINE void forward(const EpitomicProblem& p, const Geometry& g, const EpitomicPlan& plan, const EpitomicTensors& t,
+                    int64_t task, float* workspace) {
+  Products products = forward_products(g, plan);
+  Block block = part(g.patches, forward_tasks(g, plan), task, 1);
+  CHECK(block.count <= plan.block);
+  int64_t* offsets = (int64_t*)(workspace + products.offsets_at);
+  locate(p, g, block, offsets);
+  for (int64_t vh = 0; vh < g.vh; vh++) {
+    patch_row(p, g, t, block, offsets, vh, products.left_factor(workspace), workspace + products.line_at);
+    products.row(g, t.u, g.k_panels, 0, p.output[1], vh, block.count, workspace);
+  }
+  MATCH_BLOCK[g.vh][g.dh](p, g, t, block, workspace + products.partial_at, products.partial);
+}
+
+}  // namespace

@@ -1,0 +1,102 @@
+// A vector of floats of the target's width, by the compiler's vector extension.
+#pragma once
+
+#include "call.h"
+
+#ifdef EPITOMIC_DEBUG
+#include <stdio.h>
+#include <stdlib.h>
+#define CHECK(condition) \
+  ((condition) ? (void)0 : (fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition), abort()))
+#else
+#define CHECK(condition) ((void)0)
+#endif
+
+#ifndef EPITOMIC_LANES
+#if defined(__AVX512F__)
+#define EPITOMIC_LANES 16
+#elif defined(__AVX2__)
+#define EPITOMIC_LANES 8
+#else
+#define EPITOMIC_LANES 4
+#endif
+#endif
+
+#ifndef EPITOMIC_ROWS  // of a register tile, two vectors wide: what 16 or 32 registers hold
+#if defined(__AVX512F__) || defined(__aarch64__)
+#define EPITOMIC_ROWS 12
+#else
+#define EPITOMIC_ROWS 6
+#endif
+#endif
+
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
+#define INLINE static inline __attribute__((always_inline))
+
+namespace {
+
+constexpr int64_t LANES = EPITOMIC_LANES;
+constexpr int64_t PANEL = 2 * LANES;
+constexpr int64_t ROWS = EPITOMIC_ROWS;
+constexpr int64_t LINE = 16;  // floats of a cache line
+
+typedef float Vec __attribute__((vector_size(4 * EPITOMIC_LANES)));
+typedef int32_t Ints __attribute__((vector_size(4 * EPITOMIC_LANES)));
+typedef uint8_t Bytes __attribute__((vector_size(EPITOMIC_LANES)));
+typedef float UnalignedVec __attribute__((vector_size(4 * EPITOMIC_LANES), aligned(4), may_alias));
+typedef uint8_t UnalignedBytes __attribute__((vector_size(EPITOMIC_LANES), aligned(1), may_alias));
+
+INLINE Vec load(const float* p) { return *(const UnalignedVec*)p; }
+INLINE void store(float* p, Vec v) { *(UnalignedVec*)p = v; }
+INLINE Vec broadcast(float f) { return f - Vec{}; }
+INLINE Ints broadcast(int32_t i) { return i - Ints{}; }
+
+// The first `count` lanes; zeros after them.
+INLINE Vec load(const float* p, int64_t count) {
+  if (count >= LANES) return load(p);
+  Vec v = {};
+  for (int64_t i = 0; i < count; i++) v[i] = p[i];
+  return v;
+}
+
+INLINE void store(float* p, Vec v, int64_t count) {
+  if (count >= LANES) return store(p, v);
+  for (int64_t i = 0; i < count; i++) p[i] = v[i];
+}
+
+INLINE Ints load_positions(const uint8_t* p, int64_t count) {
+  Bytes b = {};
+  if (count >= LANES)
+    b = *(const UnalignedBytes*)p;
+  else
+    for (int64_t i = 0; i < count; i++) b[i] = p[i];
+  return __builtin_convertvector(b, Ints);
+}
+
+INLINE void store_positions(uint8_t* p, Ints v, int64_t count) {
+  Bytes b = __builtin_convertvector(v, Bytes);
+  if (count >= LANES)
+    *(UnalignedBytes*)p = b;
+  else
+    for (int64_t i = 0; i < count; i++) p[i] = b[i];
+}
+
+// `mask ? a : b` lane by lane, as bits: NaNs pass.
+INLINE Vec select(Ints mask, Vec a, Vec b) { return mask ? a : b; }
+
+INLINE int64_t up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
+INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+INLINE int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+// Planes that are walked side by side lie an odd number of cache lines apart, so that they share no cache set.
+INLINE int64_t spread(int64_t floats) {
+  int64_t lines = up(floats, LINE) / LINE;
+  return (lines | 1) * LINE;
+}
+
+}  // namespace

@@ -1,0 +1,333 @@
+"""The kernel as a small C++ library, ``src/epitomic/native``: `winograd` without its passes over memory.
+
+The same three stages as in `winograd`, but fused: a thread takes a block of patches from the input to the winners, and
+nothing of size V*V leaves its caches. The library has no dependency and keeps no state: it gets sizes and pointers by
+``ctypes``, which lets go of the GIL. All memory is allocated here, and all sizes are checked here. The threads are Python
+threads, ``torch.get_num_threads()`` of them; every sum has an order of its own that does not depend on their number, so
+neither do the results, to the last bit.
+
+``EPITOMIC_NATIVE=0`` turns it off, and the name of a target (``baseline``, ``avx2``, ``avx512``) asks for that one.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from epitomic.geometry import Pair
+from epitomic.ops.transforms import MAX_POINTS, axis_transforms
+
+ABI = 1
+LIBRARY = Path(__file__).parent.parent / "native" / ("epitomic_kernel.dll" if os.name == "nt" else "epitomic_kernel.so")
+
+# Passes, as in native/call.h.
+PACK, PACK_TRANSPOSED, FORWARD, AFFINE, INPUT, EPITOMES, UNPACK, HASH = range(8)
+
+
+class Problem(ctypes.Structure):
+    """``EpitomicProblem`` of native/call.h."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in "nhwck"),
+        *((name, ctypes.c_int64 * 2) for name in ("kernel", "pool", "stride")),
+        ("threads", ctypes.c_int64),
+        *((name, ctypes.c_float * 128) for name in ("patch", "output", "epitome")),
+    )
+
+
+class Plan(ctypes.Structure):
+    """``EpitomicPlan`` of native/call.h."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("panel", "block", "slices", "u", "u_transposed")),
+        ("workspace", ctypes.c_int64 * 8),
+        ("tasks", ctypes.c_int64 * 8),
+    )
+
+
+TENSORS = (
+    *("x", "epitomes", "bias", "gain", "patch_mean", "filter_mean", "dy", "u", "u_transposed", "y", "positions"),
+    *("dy_scaled", "sums", "dx", "du", "depitomes", "hashes"),
+)
+
+
+class Pointers(ctypes.Structure):
+    """``EpitomicTensors`` of native/call.h."""
+
+    _fields_ = tuple((name, ctypes.c_void_p) for name in TENSORS)
+
+
+class Native(NamedTuple):
+    """The loaded library and the target it runs as, or the reason why there is none."""
+
+    library: ctypes.CDLL | None
+    target: str
+    reason: str
+
+
+@cache
+def native() -> Native:
+    """Loads the library, once: what is there to run, and if nothing, why."""
+    wanted = os.environ.get("EPITOMIC_NATIVE", "1")
+    if wanted == "0":
+        return Native(None, "", "turned off by EPITOMIC_NATIVE=0")
+    if not LIBRARY.exists():
+        return Native(None, "", "not built: no C++ compiler when epitomic was installed")
+    try:
+        library = ctypes.CDLL(str(LIBRARY))
+        library.epitomic_abi.restype = library.epitomic_sizes.restype = ctypes.c_int64
+        library.epitomic_targets.restype = ctypes.c_char_p
+        sizes = sum(ctypes.sizeof(s) << 16 * i for i, s in enumerate((Problem, Plan, Pointers)))
+        if library.epitomic_abi() != ABI or library.epitomic_sizes() != sizes:
+            return Native(None, "", "built for another version of epitomic: install it again")
+        targets = library.epitomic_targets().decode().split()
+    except (OSError, AttributeError) as error:
+        return Native(None, "", f"cannot be loaded: {error}")
+    usable = [t for t in targets if library.epitomic_supported(t.encode())]
+    if wanted != "1":
+        if wanted not in usable:
+            return Native(None, "", f"EPITOMIC_NATIVE={wanted}, and this machine has {', '.join(usable)}")
+        return Native(library, wanted, f"asked for by EPITOMIC_NATIVE={wanted}")
+    return Native(library, usable[-1], f"best of {', '.join(targets)} for this processor")
+
+
+def why_not(kernel: Pair, pool: Pair, dtype: torch.dtype, device: torch.device) -> str | None:
+    """Why the native kernel cannot serve a call, or None if it can."""
+    if native().library is None:
+        return f"the native kernel is {native().reason}"
+    if dtype != torch.float32 or device.type != "cpu":
+        return f"the native kernel needs float32 on CPU, and this is {dtype} on {device.type}"
+    points = kernel[0] + pool[0] - 1, kernel[1] + pool[1] - 1
+    if max(points) > MAX_POINTS:
+        return f"it serves at most {MAX_POINTS} points W + D - 1 per axis, and here they are {points}"
+    return None
+
+
+def forward(
+    x: Tensor, epitomes: Tensor, bias: Tensor | None, gain: Tensor | None, kernel: Pair, stride: Pair
+) -> tuple[Tensor, Tensor]:
+    """See `matching.Kernel.forward`."""
+    call = _Call(x, epitomes, kernel, stride)
+    y = x.new_empty(*call.grid, epitomes.shape[0])
+    positions = torch.empty_like(y, dtype=torch.uint8)
+    if y.numel() == 0:
+        return y, positions
+    call.bind(x=x, y=y, positions=positions, bias=call.padded(bias), gain=call.padded(gain))
+    if gain is not None:
+        call.bind(patch_mean=_patch_means(x, kernel, stride))
+    call.bind(u=call.packed() if torch.is_grad_enabled() else call.kept())
+    call.run(FORWARD)
+    return y, positions
+
+
+def backward(
+    dy: Tensor,
+    y: Tensor | None,
+    positions: Tensor,
+    x: Tensor,
+    epitomes: Tensor,
+    bias: Tensor | None,
+    gain: Tensor | None,
+    kernel: Pair,
+    stride: Pair,
+    needs: Sequence[bool],
+) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
+    """See `matching.Kernel.backward`."""
+    need_x, need_epitomes, need_bias, need_gain = needs
+    dbias = dy.sum((0, 1, 2)) if need_bias and gain is None else None
+    dx = torch.zeros_like(x) if need_x else None
+    depitomes = torch.empty_like(epitomes) if need_epitomes else None
+    dgain = None
+    if dy.numel() == 0:
+        zeros = [
+            torch.zeros_like(t) if t is not None and need else None
+            for t, need in zip((x, epitomes, bias, gain), needs, strict=True)
+        ]
+        return zeros[0], zeros[1], zeros[2], zeros[3]
+
+    call = _Call(x, epitomes, kernel, stride)
+    if dy.shape != (*call.grid, epitomes.shape[0]) or positions.shape != dy.shape:
+        raise ValueError(f"dy {tuple(dy.shape)} and positions {tuple(positions.shape)} do not fit the call")
+    call.bind(x=x, dy=dy, positions=positions, dx=dx)
+    if gain is not None:
+        assert y is not None
+        d2, k = gain.shape[1], call.padded_k
+        sums = x.new_empty(call.plan.tasks[AFFINE], 1 + d2, k)
+        scaled = torch.empty_like(dy)
+        call.bind(y=y, bias=call.padded(bias), gain=call.padded(gain), sums=sums, dy_scaled=scaled)
+        call.run(AFFINE)
+        total = sums.sum(0)[:, : epitomes.shape[0]]  # (1 + D*D, K)
+        dbias = total[0].contiguous() if need_bias else None
+        dgain = total[1:].t().div(gain).contiguous() if need_gain else None
+        call.bind(dy=scaled)
+    if need_x:
+        call.bind(u_transposed=call.packed(PACK_TRANSPOSED))
+        if gain is not None:  # mean over the channels and the W x W box of every filter
+            means = F.avg_pool2d(epitomes.mean(1, keepdim=True), kernel, stride=1).flatten(1)
+            call.bind(filter_mean=call.padded(means))
+        call.run(INPUT)
+    if need_epitomes:
+        if gain is not None:
+            call.bind(patch_mean=_patch_means(x, kernel, stride))
+        call.bind(du=x.new_empty(call.plan.slices * call.plan.u), depitomes=depitomes)
+        call.run(EPITOMES)
+        call.run(UNPACK)
+    return dx, depitomes, dbias, dgain
+
+
+class _Call:
+    """Sizes, plan and tensors of one call of the library. What is bound stays alive as long as the call."""
+
+    def __init__(self, x: Tensor, epitomes: Tensor, kernel: Pair, stride: Pair) -> None:
+        loaded = native()
+        if loaded.library is None:
+            raise RuntimeError(f"the native kernel is {loaded.reason}")
+        (n, h, w, c), (k, channels, *v) = x.shape, epitomes.shape
+        pool = v[0] - kernel[0] + 1, v[1] - kernel[1] + 1
+        reason = why_not(kernel, pool, x.dtype, x.device)
+        if reason is None and (channels != c or min(*kernel, *pool, *stride) < 1 or h < kernel[0] or w < kernel[1]):
+            reason = f"input {tuple(x.shape)}, epitomes {tuple(epitomes.shape)}, filters {kernel} do not fit each other"
+        if reason:
+            raise ValueError(reason)
+        self.library, self.target = loaded.library, loaded.target.encode()
+        self.grid = n, (h - kernel[0]) // stride[0] + 1, (w - kernel[1]) // stride[1] + 1
+        self.geometry = kernel, pool
+        self.tensors: dict[str, Tensor] = {}
+        self.pointers = Pointers()
+        self.epitomes = epitomes
+        self.threads = torch.get_num_threads()
+        pair = ctypes.c_int64 * 2
+        self.problem = Problem(n, h, w, c, k, pair(*kernel), pair(*pool), pair(*stride), self.threads)
+        for name, matrices in zip(("patch", "output", "epitome"), _matrices(kernel, pool), strict=True):
+            ctypes.memmove(ctypes.addressof(getattr(self.problem, name)), matrices, ctypes.sizeof(matrices))
+        self.plan = Plan()
+        if n * k > 0:
+            self.library.epitomic_plan(self.target, ctypes.byref(self.problem), ctypes.byref(self.plan))
+            self.padded_k = -(-k // self.plan.panel) * self.plan.panel
+        self.bind(epitomes=epitomes)
+
+    def bind(self, **tensors: Tensor | None) -> None:
+        """Gives tensors to the call, under the names of `Pointers`."""
+        for name, tensor in tensors.items():
+            if tensor is None:
+                continue
+            dtype = {"positions": torch.uint8, "hashes": torch.int64}.get(name, torch.float32)
+            if not tensor.is_contiguous() or tensor.dtype != dtype or tensor.device.type != "cpu":
+                raise ValueError(f"{name} must be dense {dtype} on CPU, got {tensor.dtype} on {tensor.device}")
+            self.tensors[name] = tensor
+            setattr(self.pointers, name, tensor.data_ptr())
+
+    def padded(self, t: Tensor | None) -> Tensor | None:
+        """(K, ...) -> (..., K+), dense, zeros in the padding."""
+        if t is None:
+            return None
+        return F.pad(t.t() if t.dim() == 2 else t, (0, self.padded_k - t.shape[0])).contiguous()
+
+    def packed(self, which: int = PACK) -> Tensor:
+        """U, or U for the gradient of the input, made from the epitomes."""
+        name, size = ("u", self.plan.u) if which == PACK else ("u_transposed", self.plan.u_transposed)
+        u = self.epitomes.new_empty(size)
+        self.bind(**{name: u})
+        self.run(which)
+        return u
+
+    def kept(self) -> Tensor:
+        """U as kept from the last call with the same epitomes.
+
+        Same means the same values: they are hashed each time, which costs a fraction of packing. Nothing less will do,
+        as ``tensor.data`` and other views of the storage change a tensor without a trace in its ``_version``.
+        """
+        hashes = torch.empty(self.plan.tasks[HASH], dtype=torch.int64)
+        self.bind(hashes=hashes)
+        self.run(HASH)
+        key = (*self.geometry, self.target, tuple(self.epitomes.shape))
+        kept = _PACKED.get(self.epitomes)
+        if kept is None or kept[0] != key or not torch.equal(kept[1], hashes):
+            kept = _PACKED[self.epitomes] = key, hashes, self.packed()
+        return kept[2]
+
+    def run(self, which: int) -> None:
+        """Runs one pass on all threads."""
+        tasks = self.plan.tasks[which]
+        threads = max(1, min(self.threads, tasks))
+        counter = ctypes.c_int64(0)
+        floats = -(-self.plan.workspace[which] // 16) * 16
+        workspace = torch.empty(threads * floats + 16)  # one allocation, cut at cache lines
+        start = -(-workspace.data_ptr() // 64) * 64
+
+        def work(i: int) -> None:
+            self.library.epitomic_run(
+                self.target,
+                ctypes.byref(self.problem),
+                ctypes.byref(self.plan),
+                ctypes.byref(self.pointers),
+                which,
+                ctypes.byref(counter),
+                ctypes.c_void_p(start + 4 * i * floats),
+            )
+
+        helpers = [_helpers().submit(work, i) for i in range(1, threads)] if threads > 1 else []
+        try:
+            work(0)
+        finally:  # a helper that has not begun by now has nothing left to do
+            for helper in helpers:
+                if not helper.cancel():
+                    helper.result()
+
+
+# Epitomes -> what they were packed as; an entry goes with its tensor.
+_PACKED: Any = WeakTensorKeyDictionary()
+
+
+@cache
+def _helpers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max(1, (os.cpu_count() or 1) - 1), thread_name_prefix="epitomic")
+
+
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=_helpers.cache_clear)  # threads do not survive a fork
+
+
+@cache
+def _matrices(kernel: Pair, pool: Pair) -> tuple[Any, Any, Any]:
+    """G (V, W), A (V, D) and B^T (V, V) of both axes, each padded to 64 floats."""
+    axes = [axis_transforms(d, w, torch.float32) for d, w in zip(pool, kernel, strict=True)]
+    for axis in axes:
+        _check_points(axis.patch)
+        _check_points(axis.output.t())
+    arrays = []
+    for pair in ([a.patch for a in axes], [a.output.t() for a in axes], [a.epitome for a in axes]):
+        array = (ctypes.c_float * 128)()
+        for i, matrix in enumerate(pair):
+            for j, value in enumerate(matrix.flatten().tolist()):
+                array[64 * i + j] = value
+        arrays.append(array)
+    return arrays[0], arrays[1], arrays[2]
+
+
+def _check_points(m: Tensor) -> None:
+    """The library counts on the order of the points: zero if V is even, pairs -t, t, then infinity."""
+    v, w = m.shape
+    sign = torch.tensor([(-1.0) ** j for j in range(w)])
+    pairs = range(int(v % 2 == 0), v - 1, 2)
+    fits = all(torch.equal(m[r] * sign, m[r + 1]) for r in pairs) and m[-1].count_nonzero() == m[-1, -1].count_nonzero()
+    if v % 2 == 0:
+        fits = fits and m[0].count_nonzero() == m[0, 0].count_nonzero()
+    if not fits:
+        raise RuntimeError(f"the native kernel needs points in the order 0, -t, t, ..., infinity, and got\n{m}")
+
+
+def _patch_means(x: Tensor, kernel: Pair, stride: Pair) -> Tensor:
+    """Mean of every patch, (N, oh, ow), of x (N, H, W, C)."""
+    return F.avg_pool2d(x.mean(3).unsqueeze(1), kernel, stride).contiguous()
