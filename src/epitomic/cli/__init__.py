@@ -13,6 +13,7 @@ from epitomic.errors import UserError, unknown
 # Command -> one line of help. Each has a module here with ``configure(parser)`` and ``run(args) -> exit status``.
 COMMANDS = {
     "bench": "time the layer against conv2d + max_pool2d, side by side",
+    "info": "versions, processor, and which kernels are in use here and why not the others",
 }
 
 

@@ -55,9 +55,11 @@ void fold_block(const EpitomicProblem& p, const Geometry& g, const EpitomicTenso
         UNROLL for (int i = 0; i < V; i++) points[i] = load(from + (i * g.ww + j) * plane);
         gather<V, W>(p.patch[0], points, column);
         float* to = t.dx + offsets[b] + j * g.c + c;
-        UNROLL for (int i = 0; i < W; i++) {
-          Vec value = load(to + i * g.row, g.c - c) + (column[i] - means[b]);
-          store(to + i * g.row, value, g.c - c);
+        if (g.c - c >= LANES) {
+          UNROLL for (int i = 0; i < W; i++) store(to + i * g.row, load(to + i * g.row) + (column[i] - means[b]));
+        } else {
+          for (int64_t l = 0; l < g.c - c; l++)
+            for (int i = 0; i < W; i++) to[i * g.row + l] += column[i][l] - means[b];
         }
       }
     }

@@ -54,7 +54,7 @@ INLINE Products forward_products(const Geometry& g, const EpitomicPlan& plan) {
 INLINE void forward(const EpitomicProblem& p, const Geometry& g, const EpitomicPlan& plan, const EpitomicTensors& t,
                     int64_t task, float* workspace) {
   Products products = forward_products(g, plan);
-  Block block = part(g.patches, forward_tasks(g, plan), task, 1);
+  Block block = part(g.patches, forward_tasks(g, plan), task, ROWS);
   CHECK(block.count <= plan.block);
   int64_t* offsets = (int64_t*)(workspace + products.offsets_at);
   locate(p, g, block, offsets);

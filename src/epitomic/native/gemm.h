@@ -55,6 +55,11 @@ typedef void (*Tile)(const float* a, int64_t stride, const float* b, int64_t dep
 const Tile TILE_ROWS[] = TABLE_OF_ROWS(tile_rows);
 const Tile TILE_COLUMNS[] = TABLE_OF_ROWS(tile_columns);
 
+// Rows of the next tile when so many are left: the last two share theirs, as a thin tile waits for its own sums.
+INLINE int64_t next_rows(int64_t left) {
+  return left <= ROWS ? left : left < ROWS + ROWS * 2 / 3 ? (left + 1) / 2 : ROWS;
+}
+
 constexpr int64_t DEPTH = 256;  // of one pass over a panel: DEPTH * PANEL floats stay in the first-level cache
 
 // c (panels, rows, PANEL) = a (rows, depth; rows `stride` floats apart) @ b (panels, depth, PANEL).
@@ -64,8 +69,8 @@ INLINE void multiply(const float* a, int64_t stride, int64_t rows, const float* 
     int64_t deep = least(DEPTH, depth - d);
     for (int64_t q = 0; q < panels; q++) {
       const float* panel = b + (q * depth + d) * PANEL;
-      for (int64_t r = 0; r < rows; r += ROWS) {
-        int64_t m = least(ROWS, rows - r);
+      for (int64_t r = 0, m; r < rows; r += m) {
+        m = next_rows(rows - r);
         TILE_ROWS[m](a + r * stride + d, stride, panel, deep, c + (q * rows + r) * PANEL, d > 0);
       }
     }
@@ -76,8 +81,8 @@ INLINE void multiply(const float* a, int64_t stride, int64_t rows, const float* 
 INLINE void multiply_transposed(const float* a, int64_t stride, int64_t columns, int64_t rows, const float* b,
                                 int64_t panels, float* c, bool add) {
   for (int64_t q = 0; q < panels; q++)
-    for (int64_t i = 0; i < columns; i += ROWS) {
-      int64_t m = least(ROWS, columns - i);
+    for (int64_t i = 0, m; i < columns; i += m) {
+      m = next_rows(columns - i);
       TILE_COLUMNS[m](a + i, stride, b + q * rows * PANEL, rows, c + (q * columns + i) * PANEL, add);
     }
 }

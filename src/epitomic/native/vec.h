@@ -3,6 +3,10 @@
 
 #include "call.h"
 
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
 #ifdef EPITOMIC_DEBUG
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,21 +73,38 @@ INLINE void store(float* p, Vec v, int64_t count) {
   for (int64_t i = 0; i < count; i++) p[i] = v[i];
 }
 
+// Compilers make a loop of scalars of the generic conversions, so the usual targets have theirs written out.
+INLINE Ints widen(const uint8_t* p) {
+#if defined(__AVX512F__) && EPITOMIC_LANES == 16
+  return (Ints)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)p));
+#elif defined(__AVX2__) && EPITOMIC_LANES == 8
+  return (Ints)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i*)p));
+#else
+  return __builtin_convertvector(*(const UnalignedBytes*)p, Ints);
+#endif
+}
+
+INLINE void narrow(uint8_t* p, Ints v) {
+#if defined(__AVX512F__) && EPITOMIC_LANES == 16
+  _mm_storeu_si128((__m128i*)p, _mm512_cvtepi32_epi8((__m512i)v));
+#elif defined(__AVX2__) && EPITOMIC_LANES == 8
+  __m128i words = _mm_packus_epi32(_mm256_castsi256_si128((__m256i)v), _mm256_extracti128_si256((__m256i)v, 1));
+  _mm_storel_epi64((__m128i*)p, _mm_packus_epi16(words, words));
+#else
+  *(UnalignedBytes*)p = __builtin_convertvector(v, Bytes);
+#endif
+}
+
 INLINE Ints load_positions(const uint8_t* p, int64_t count) {
-  Bytes b = {};
-  if (count >= LANES)
-    b = *(const UnalignedBytes*)p;
-  else
-    for (int64_t i = 0; i < count; i++) b[i] = p[i];
-  return __builtin_convertvector(b, Ints);
+  if (count >= LANES) return widen(p);
+  Ints v = {};
+  for (int64_t i = 0; i < count; i++) v[i] = p[i];
+  return v;
 }
 
 INLINE void store_positions(uint8_t* p, Ints v, int64_t count) {
-  Bytes b = __builtin_convertvector(v, Bytes);
-  if (count >= LANES)
-    *(UnalignedBytes*)p = b;
-  else
-    for (int64_t i = 0; i < count; i++) p[i] = b[i];
+  if (count >= LANES) return narrow(p, v);
+  for (int64_t i = 0; i < count; i++) p[i] = (uint8_t)v[i];
 }
 
 // `mask ? a : b` lane by lane, as bits: NaNs pass.

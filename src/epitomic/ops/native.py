@@ -6,7 +6,8 @@ nothing of size V*V leaves its caches. The library has no dependency and keeps n
 threads, ``torch.get_num_threads()`` of them; every sum has an order of its own that does not depend on their number, so
 neither do the results, to the last bit.
 
-``EPITOMIC_NATIVE=0`` turns it off, and the name of a target (``baseline``, ``avx2``, ``avx512``) asks for that one.
+``EPITOMIC_NATIVE=0`` turns it off; the name of a target (``baseline``, ``avx2``, ``avx512``) asks for that one, and a
+path that ends in ``.so`` for another build of the library.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from epitomic.geometry import Pair
 from epitomic.ops.transforms import MAX_POINTS, axis_transforms
 
 ABI = 1
-LIBRARY = Path(__file__).parent.parent / "native" / ("epitomic_kernel.dll" if os.name == "nt" else "epitomic_kernel.so")
+LIBRARY = Path(__file__).parent.parent / "native" / "epitomic_kernel.so"
 
 # Passes, as in native/call.h.
 PACK, PACK_TRANSPOSED, FORWARD, AFFINE, INPUT, EPITOMES, UNPACK, HASH = range(8)
@@ -79,13 +80,15 @@ class Native(NamedTuple):
 @cache
 def native() -> Native:
     """Loads the library, once: what is there to run, and if nothing, why."""
-    wanted = os.environ.get("EPITOMIC_NATIVE", "1")
+    wanted, path = os.environ.get("EPITOMIC_NATIVE", "1"), LIBRARY
     if wanted == "0":
         return Native(None, "", "turned off by EPITOMIC_NATIVE=0")
-    if not LIBRARY.exists():
-        return Native(None, "", "not built: no C++ compiler when epitomic was installed")
+    if wanted.endswith(".so"):
+        wanted, path = "1", Path(wanted)
+    if not path.exists():
+        return Native(None, "", "not built: there was no C++ compiler when epitomic was installed")
     try:
-        library = ctypes.CDLL(str(LIBRARY))
+        library = ctypes.CDLL(str(path))
         library.epitomic_abi.restype = library.epitomic_sizes.restype = ctypes.c_int64
         library.epitomic_targets.restype = ctypes.c_char_p
         sizes = sum(ctypes.sizeof(s) << 16 * i for i, s in enumerate((Problem, Plan, Pointers)))
@@ -126,7 +129,7 @@ def forward(
     call.bind(x=x, y=y, positions=positions, bias=call.padded(bias), gain=call.padded(gain))
     if gain is not None:
         call.bind(patch_mean=_patch_means(x, kernel, stride))
-    call.bind(u=call.packed() if torch.is_grad_enabled() else call.kept())
+    call.bind(u=call.kept_or_packed())
     call.run(FORWARD)
     return y, positions
 
@@ -242,20 +245,28 @@ class _Call:
         self.run(which)
         return u
 
-    def kept(self) -> Tensor:
-        """U as kept from the last call with the same epitomes.
+    def kept_or_packed(self) -> Tensor:
+        """U, packed again only where the epitomes have changed since the last call.
 
-        Same means the same values: they are hashed each time, which costs a fraction of packing. Nothing less will do,
-        as ``tensor.data`` and other views of the storage change a tensor without a trace in its ``_version``.
+        A new ``_version`` says that they have, as after a step of training: then they are packed and nothing is kept.
+        The old one proves nothing, as ``tensor.data`` and other views of the storage change a tensor without a trace.
+        So from the second call with one version on, as in inference, the values are hashed each time, which costs a
+        fraction of packing, and U is kept for as long as the hashes agree and the tensor lives.
         """
+        epitomes = self.epitomes
+        state = (0 if epitomes.is_inference() else epitomes._version, self.geometry, self.target, epitomes.shape)
+        last = _PACKED.get(epitomes)
+        if last is None or last.state != state:
+            _PACKED[epitomes] = _Packed(state, None, None)
+            return self.packed()
         hashes = torch.empty(self.plan.tasks[HASH], dtype=torch.int64)
         self.bind(hashes=hashes)
         self.run(HASH)
-        key = (*self.geometry, self.target, tuple(self.epitomes.shape))
-        kept = _PACKED.get(self.epitomes)
-        if kept is None or kept[0] != key or not torch.equal(kept[1], hashes):
-            kept = _PACKED[self.epitomes] = key, hashes, self.packed()
-        return kept[2]
+        if last.hashes is not None and last.u is not None and torch.equal(last.hashes, hashes):
+            return last.u
+        u = self.packed()
+        _PACKED[epitomes] = _Packed(state, hashes, u)
+        return u
 
     def run(self, which: int) -> None:
         """Runs one pass on all threads."""
@@ -286,7 +297,15 @@ class _Call:
                     helper.result()
 
 
-# Epitomes -> what they were packed as; an entry goes with its tensor.
+class _Packed(NamedTuple):
+    """What is known of epitomes from their last call."""
+
+    state: tuple[Any, ...]
+    hashes: Tensor | None
+    u: Tensor | None
+
+
+# By the epitomes, not their values; an entry goes with its tensor.
 _PACKED: Any = WeakTensorKeyDictionary()
 
 
