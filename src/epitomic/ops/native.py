@@ -122,6 +122,7 @@ def forward(
 ) -> tuple[Tensor, Tensor]:
     """See `matching.Kernel.forward`."""
     call = _Call(x, epitomes, kernel, stride)
+    call.check(bias, gain)
     y = x.new_empty(*call.grid, epitomes.shape[0])
     positions = torch.empty_like(y, dtype=torch.uint8)
     if y.numel() == 0:
@@ -160,8 +161,7 @@ def backward(
         return zeros[0], zeros[1], zeros[2], zeros[3]
 
     call = _Call(x, epitomes, kernel, stride)
-    if dy.shape != (*call.grid, epitomes.shape[0]) or positions.shape != dy.shape:
-        raise ValueError(f"dy {tuple(dy.shape)} and positions {tuple(positions.shape)} do not fit the call")
+    call.check(bias, gain, dy=dy, positions=positions, y=y)
     call.bind(x=x, dy=dy, positions=positions, dx=dx)
     if gain is not None:
         assert y is not None
@@ -219,6 +219,15 @@ class _Call:
             self.library.epitomic_plan(self.target, ctypes.byref(self.problem), ctypes.byref(self.plan))
             self.padded_k = -(-k // self.plan.panel) * self.plan.panel
         self.bind(epitomes=epitomes)
+
+    def check(self, bias: Tensor | None, gain: Tensor | None, **outputs: Tensor | None) -> None:
+        """Sizes of all that has as many values as there are epitomes, or outputs."""
+        k, pool = self.epitomes.shape[0], self.geometry[1]
+        want = {"bias": (k,), "gain": (k, pool[0] * pool[1])}
+        for name, tensor in {"bias": bias, "gain": gain, **outputs}.items():
+            size = want.get(name, (*self.grid, k))
+            if tensor is not None and tensor.shape != size:
+                raise ValueError(f"{name} must be {size}, got {tuple(tensor.shape)}")
 
     def bind(self, **tensors: Tensor | None) -> None:
         """Gives tensors to the call, under the names of `Pointers`."""
