@@ -1,8 +1,8 @@
 """Builds the native kernel where there is a C++ compiler, and leaves it out where there is none.
 
-All else is in pyproject.toml. The library is plain C++ called by ctypes: it needs no headers of Python or torch, and one
-wheel serves every version of both. ``EPITOMIC_BUILD=0`` leaves it out, ``1`` makes a failure to build it an error, and
-``debug`` or ``sanitize`` ask for a build with assertions, or with those and the address and undefined-behaviour
+All else is in pyproject.toml. The library is plain C++ called by ctypes: it needs no headers of Python or torch, and
+one wheel serves every version of both. ``EPITOMIC_BUILD=0`` leaves it out, ``1`` makes a failure to build it an error,
+and ``debug`` or ``sanitize`` ask for a build with assertions, or with those and the address and undefined-behaviour
 sanitizers.
 """
 

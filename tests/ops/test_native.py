@@ -330,7 +330,7 @@ def test_changed_epitomes_are_noticed() -> None:
         e.numpy()[0, 0, 0, 0] += 1
 
     def through_set() -> None:
-        e.set_(torch.randn(e.shape))
+        e.set_(torch.randn(e.shape))  # type: ignore[call-overload]
 
     routes = [
         lambda: None,

@@ -2,9 +2,9 @@
 
 The same three stages as in `winograd`, but fused: a thread takes a block of patches from the input to the winners, and
 nothing of size V*V leaves its caches. The library has no dependency and keeps no state: it gets sizes and pointers by
-``ctypes``, which lets go of the GIL. All memory is allocated here, and all sizes are checked here. The threads are Python
-threads, ``torch.get_num_threads()`` of them; every sum has an order of its own that does not depend on their number, so
-neither do the results, to the last bit.
+``ctypes``, which lets go of the GIL. All memory is allocated here, and all sizes are checked here. The threads are
+Python threads, ``torch.get_num_threads()`` of them; every sum has an order of its own that does not depend on their
+number, so neither do the results, to the last bit.
 
 ``EPITOMIC_NATIVE=0`` turns it off; the name of a target (``baseline``, ``avx2``, ``avx512``) asks for that one, and a
 path that ends in ``.so`` for another build of the library.
