@@ -15,10 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from epitomic.functional import epitomic_conv2d
 from epitomic.ops import native, winograd
 from epitomic.ops.matching import match, match_backward
 
-pytestmark = pytest.mark.skipif(native.native().library is None, reason=f"native kernel {native.native().reason}")
+pytestmark = pytest.mark.skipif(native.NATIVE.library is None, reason=f"native kernel {native.NATIVE.reason}")
 
 EXAMPLES = int(os.environ.get("EPITOMIC_EXAMPLES", "60"))
 
@@ -420,6 +421,17 @@ def test_compiles_into_one_graph() -> None:
         torch.testing.assert_close(a, b)
 
 
+def test_auto_takes_it_also_when_compiled() -> None:
+    x, weight = torch.randn(2, 3, 20, 20), torch.randn(4, 3, 6, 6)
+
+    def f(x: Tensor, weight: Tensor) -> Tensor:
+        return epitomic_conv2d(x, weight, kernel_size=5, pool_size=2)
+
+    want = epitomic_conv2d(x, weight, kernel_size=5, pool_size=2, algorithm="native")
+    assert torch.equal(f(x, weight), want)
+    assert torch.equal(torch.compile(f, fullgraph=True, backend="aot_eager")(x, weight), want)
+
+
 # ---- having it, or not
 
 
@@ -429,7 +441,7 @@ def run_python(code: str, **environment: str) -> str:
 
 
 def test_can_be_turned_off() -> None:
-    code = "from epitomic.ops.native import native; print(native())"
+    code = "from epitomic.ops.native import NATIVE; print(NATIVE)"
     assert "turned off by EPITOMIC_NATIVE=0" in run_python(code, EPITOMIC_NATIVE="0")
     assert "this machine has" in run_python(code, EPITOMIC_NATIVE="abacus")
 
@@ -438,8 +450,9 @@ def test_baseline_target() -> None:
     """What processors without AVX2 run: other widths of vectors and panels."""
     code = """
 import torch
+from epitomic.functional import epitomic_conv2d
 from epitomic.ops import native, winograd
-assert native.native().target == "baseline"
+assert native.NATIVE.target == "baseline"
 x, e, b = torch.randn(3, 20, 20, 13), torch.randn(21, 13, 5, 5), torch.randn(21)
 y, p = native.forward(x, e, b, None, (3, 3), (2, 2))
 want, _ = winograd.forward(x.double(), e.double(), b.double(), None, (3, 3), (2, 2))

@@ -9,7 +9,7 @@ import platform
 import torch
 
 from epitomic._version import __version__
-from epitomic.ops.native import native
+from epitomic.ops.native import NATIVE
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -18,18 +18,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints what a bug report should have in it."""
-    loaded = native()
-    if loaded.library is None:
-        kernel = f"no: {loaded.reason}"
+    if NATIVE.library is None:
+        kernel = f"no: {NATIVE.reason}"
     else:
-        kernel = f"yes, for CPU float32, as {loaded.target} ({loaded.reason})"
+        kernel = f"yes, for CPU float32, as {NATIVE.target} ({NATIVE.reason})"
     rows = {
         "epitomic": __version__,
         "torch": f"{torch.__version__}, {torch.get_num_threads()} threads",
         "python": f"{platform.python_version()} on {platform.system()} {platform.machine()}",
         "processor": f"{torch.backends.cpu.get_cpu_capability()}, {os.cpu_count()} cores",
         "native": kernel,
-        "winograd": "yes, for CPU float64" + ("" if loaded.library else " and float32"),
+        "winograd": "yes, for CPU float64" + ("" if NATIVE.library else " and float32"),
         "direct": "yes, for all else: other devices and dtypes, more than 8 points per axis, export",
     }
     for name, value in rows.items():

@@ -77,9 +77,8 @@ class Native(NamedTuple):
     reason: str
 
 
-@cache
-def native() -> Native:
-    """Loads the library, once: what is there to run, and if nothing, why."""
+def _load() -> Native:
+    """What there is to run, and if nothing, why."""
     wanted, path = os.environ.get("EPITOMIC_NATIVE", "1"), LIBRARY
     if wanted == "0":
         return Native(None, "", "turned off by EPITOMIC_NATIVE=0")
@@ -105,15 +104,15 @@ def native() -> Native:
     return Native(library, usable[-1], f"best of {', '.join(targets)} for this processor")
 
 
-def why_not(kernel: Pair, pool: Pair, dtype: torch.dtype, device: torch.device) -> str | None:
-    """Why the native kernel cannot serve a call, or None if it can."""
-    if native().library is None:
-        return f"the native kernel is {native().reason}"
+NATIVE = _load()
+
+
+def why_not_native(dtype: torch.dtype, device: torch.device) -> str | None:
+    """Why the native kernel cannot serve a call of this kind, or None if it can."""
+    if NATIVE.library is None:
+        return f"the native kernel is {NATIVE.reason}"
     if dtype != torch.float32 or device.type != "cpu":
         return f"the native kernel needs float32 on CPU, and this is {dtype} on {device.type}"
-    points = kernel[0] + pool[0] - 1, kernel[1] + pool[1] - 1
-    if max(points) > MAX_POINTS:
-        return f"it serves at most {MAX_POINTS} points W + D - 1 per axis, and here they are {points}"
     return None
 
 
@@ -193,17 +192,17 @@ class _Call:
     """Sizes, plan and tensors of one call of the library. What is bound stays alive as long as the call."""
 
     def __init__(self, x: Tensor, epitomes: Tensor, kernel: Pair, stride: Pair) -> None:
-        loaded = native()
-        if loaded.library is None:
-            raise RuntimeError(f"the native kernel is {loaded.reason}")
         (n, h, w, c), (k, channels, *v) = x.shape, epitomes.shape
         pool = v[0] - kernel[0] + 1, v[1] - kernel[1] + 1
-        reason = why_not(kernel, pool, x.dtype, x.device)
+        reason = why_not_native(x.dtype, x.device)
+        if max(v) > MAX_POINTS:
+            reason = reason or f"epitomes must be at most {MAX_POINTS} points high and wide, got {tuple(v)}"
         if reason is None and (channels != c or min(*kernel, *pool, *stride) < 1 or h < kernel[0] or w < kernel[1]):
             reason = f"input {tuple(x.shape)}, epitomes {tuple(epitomes.shape)}, filters {kernel} do not fit each other"
         if reason:
             raise ValueError(reason)
-        self.library, self.target = loaded.library, loaded.target.encode()
+        assert NATIVE.library is not None
+        self.library, self.target = NATIVE.library, NATIVE.target.encode()
         self.grid = n, (h - kernel[0]) // stride[0] + 1, (w - kernel[1]) // stride[1] + 1
         self.geometry = kernel, pool
         self.tensors: dict[str, Tensor] = {}
