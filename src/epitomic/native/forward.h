@@ -42,20 +42,26 @@ typedef void (*MatchBlock)(const EpitomicProblem&, const Geometry&, const Epitom
                            int64_t plane);
 const MatchBlock MATCH_BLOCK[9][9] = TABLE_OF_SIZES(match_block);
 
-INLINE int64_t forward_tasks(const Geometry& g, const EpitomicPlan& plan) {
-  return (g.patches + plan.block - 1) / plan.block;
-}
+// Blocks of about plan.block patches, a multiple of the threads of them.
+struct ForwardTasks {
+  int64_t count, block;
 
-INLINE Products forward_products(const Geometry& g, const EpitomicPlan& plan) {
-  return Products(g, plan.block, g.c, g.k_panels, g.dw);
-}
+  ForwardTasks(const EpitomicProblem& p, const Geometry& g, const EpitomicPlan& plan) {
+    int64_t rounds = (g.patches + plan.block * p.threads / 2) / (plan.block * p.threads);
+    count = least(most(1, rounds) * p.threads, up(g.patches, ROWS) / ROWS);
+    block = up((g.patches + count - 1) / count, ROWS);
+  }
+
+  Products products(const Geometry& g) const { return Products(g, block, g.c, g.k_panels, g.dw); }
+};
 
 // Task: a block of patches.
 INLINE void forward(const EpitomicProblem& p, const Geometry& g, const EpitomicPlan& plan, const EpitomicTensors& t,
                     int64_t task, float* workspace) {
-  Products products = forward_products(g, plan);
-  Block block = part(g.patches, forward_tasks(g, plan), task, ROWS);
-  CHECK(block.count <= plan.block);
+  ForwardTasks tasks(p, g, plan);
+  Products products = tasks.products(g);
+  Block block = part(g.patches, tasks.count, task, ROWS);
+  CHECK(block.count > 0 && block.count <= tasks.block);
   int64_t* offsets = (int64_t*)(workspace + products.offsets_at);
   locate(p, g, block, offsets);
   for (int64_t vh = 0; vh < g.vh; vh++) {

@@ -21,18 +21,19 @@ INLINE void plan_sizes(const EpitomicProblem& p, EpitomicPlan& plan) {
   plan.u_transposed = g.points * g.c_panels * g.k * PANEL;
   plan.slices = most(1, least(least(SLICED_BYTES / (4 * plan.u), MAX_SLICES), g.patches / (4 * plan.block)));
 
+  ForwardTasks forward(p, g, plan);
   InputTasks input(p, g, plan);
   EpitomeTasks epitomes(p, g, plan);
   int64_t* floats = plan.workspace;
   floats[EPITOMIC_PACK] = floats[EPITOMIC_PACK_TRANSPOSED] = floats[EPITOMIC_UNPACK] = 0;
   floats[EPITOMIC_AFFINE] = floats[EPITOMIC_HASH] = 0;
-  floats[EPITOMIC_FORWARD] = forward_products(g, plan).floats;
+  floats[EPITOMIC_FORWARD] = forward.products(g).floats;
   floats[EPITOMIC_INPUT] = input.products(g).floats;
   floats[EPITOMIC_EPITOMES] = epitomes.floats;
 
   plan.tasks[EPITOMIC_PACK] = plan.tasks[EPITOMIC_UNPACK] = pack_tasks(g.k_panels, g.c);
   plan.tasks[EPITOMIC_PACK_TRANSPOSED] = pack_tasks(g.c_panels, g.k);
-  plan.tasks[EPITOMIC_FORWARD] = forward_tasks(g, plan);
+  plan.tasks[EPITOMIC_FORWARD] = forward.count;
   plan.tasks[EPITOMIC_AFFINE] = AFFINE_TASKS;
   plan.tasks[EPITOMIC_INPUT] = input.image_groups * input.channel_groups;
   plan.tasks[EPITOMIC_EPITOMES] = epitomes.groups * g.vh * plan.slices;

@@ -37,8 +37,7 @@ INLINE void pack(const EpitomicProblem& p, const Geometry& g, const float* epito
   alignas(64) float plane[64 * PANEL] = {}, half[64 * PANEL];
   for (int64_t d = rows.first; d < rows.first + rows.count; d++) {
     const float* from = epitomes + panel * PANEL * column + d * row;
-    for (int64_t i = 0; i < there; i++)
-      for (int64_t t = 0; t < g.points; t++) plane[t * PANEL + i] = from[i * column + t];
+    transpose(from, there, column, g.points, plane, PANEL);
     MAP_ALL[g.vh](p.epitome[0], plane, g.vw * PANEL, half, g.vw * PANEL, 2 * g.vw);
     int64_t tap = panels * depth * PANEL;
     for (int64_t vh = 0; vh < g.vh; vh++)
@@ -71,9 +70,8 @@ INLINE void unpack(const EpitomicProblem& p, const Geometry& g, const EpitomicPl
     MAP_ALL[g.vh](high, plane, g.vw * PANEL, half, g.vw * PANEL, 2 * g.vw);
     for (int64_t vh = 0; vh < g.vh; vh++)
       MAP_ALL[g.vw](wide, half + vh * g.vw * PANEL, PANEL, plane + vh * g.vw * PANEL, PANEL, 2);
-    for (int64_t i = 0; i < there; i++)
-      for (int64_t t = 0; t < g.points; t++)
-        depitomes[((panel * PANEL + i) * g.c + c) * g.points + t] = plane[t * PANEL + i];
+    float* to = depitomes + (panel * PANEL * g.c + c) * g.points;
+    transpose(plane, g.points, PANEL, there, to, g.c * g.points);
   }
 }
 

@@ -110,6 +110,43 @@ INLINE void store_positions(uint8_t* p, Ints v, int64_t count) {
 // `mask ? a : b` lane by lane, as bits: NaNs pass.
 INLINE Vec select(Ints mask, Vec a, Vec b) { return mask ? a : b; }
 
+// A 4 x 4 block, transposed: from[i * from_row + j] goes to to[j * to_row + i].
+INLINE void transpose_block(const float* from, int64_t from_row, float* to, int64_t to_row) {
+  typedef float Four __attribute__((vector_size(16)));
+  typedef float UnalignedFour __attribute__((vector_size(16), aligned(4), may_alias));
+#if defined(__clang__)
+#define SHUFFLE(x, y, ...) __builtin_shufflevector(x, y, __VA_ARGS__)
+#else
+  typedef int32_t FourInts __attribute__((vector_size(16)));
+#define SHUFFLE(x, y, ...) __builtin_shuffle(x, y, FourInts{__VA_ARGS__})
+#endif
+  Four a = *(const UnalignedFour*)from, b = *(const UnalignedFour*)(from + from_row);
+  Four c = *(const UnalignedFour*)(from + 2 * from_row), d = *(const UnalignedFour*)(from + 3 * from_row);
+  Four ab = SHUFFLE(a, b, 0, 4, 1, 5), cd = SHUFFLE(c, d, 0, 4, 1, 5);
+  Four ab_high = SHUFFLE(a, b, 2, 6, 3, 7), cd_high = SHUFFLE(c, d, 2, 6, 3, 7);
+  *(UnalignedFour*)to = SHUFFLE(ab, cd, 0, 1, 4, 5);
+  *(UnalignedFour*)(to + to_row) = SHUFFLE(ab, cd, 2, 3, 6, 7);
+  *(UnalignedFour*)(to + 2 * to_row) = SHUFFLE(ab_high, cd_high, 0, 1, 4, 5);
+  *(UnalignedFour*)(to + 3 * to_row) = SHUFFLE(ab_high, cd_high, 2, 3, 6, 7);
+#undef SHUFFLE
+}
+
+// to (columns, rows) = from (rows, columns) transposed. Blocks at the ends overlap their neighbours.
+INLINE void transpose(const float* from, int64_t rows, int64_t from_row, int64_t columns, float* to, int64_t to_row) {
+  if (rows < 4 || columns < 4) {
+    for (int64_t i = 0; i < rows; i++)
+      for (int64_t j = 0; j < columns; j++) to[j * to_row + i] = from[i * from_row + j];
+    return;
+  }
+  for (int64_t i = 0; i < rows; i += 4) {
+    i = i < rows - 4 ? i : rows - 4;
+    for (int64_t j = 0; j < columns; j += 4) {
+      j = j < columns - 4 ? j : columns - 4;
+      transpose_block(from + i * from_row + j, from_row, to + j * to_row + i, to_row);
+    }
+  }
+}
+
 INLINE int64_t up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 INLINE int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
