@@ -9,7 +9,7 @@ namespace {
 
 struct InputTasks {
   int64_t images, image_groups;      // images of a group: no two groups write to the same pixel
-  int64_t channel_groups;            // only where there are fewer images than threads
+  int64_t channel_parts;             // of a group: only where there are fewer images than threads
   int64_t block;                     // patches at a time
 
   InputTasks(const EpitomicProblem& p, const Geometry& g, const EpitomicPlan& plan) {
@@ -17,14 +17,13 @@ struct InputTasks {
     images = most(1, (plan.block + patches / 2) / patches);
     image_groups = (p.n + images - 1) / images;
     images = (p.n + image_groups - 1) / image_groups;
-    channel_groups = most(1, least(g.c_panels, (p.threads + image_groups - 1) / image_groups));
+    int64_t panels = g.c_panels / plan.channel_groups;
+    channel_parts = most(1, least(panels, (p.threads + image_groups - 1) / image_groups));
     int64_t blocks = images > 1 ? 1 : (patches + plan.block - 1) / plan.block;
     block = least(up((images * patches + blocks - 1) / blocks, ROWS), images * patches);
   }
 
-  Products products(const Geometry& g) const {
-    return Products(g, block, g.k, (g.c_panels + channel_groups - 1) / channel_groups, g.ww);
-  }
+  Products products(const Geometry& g, int64_t panels) const { return Products(g, block, g.k, panels, g.ww); }
 };
 
 // Mean over a patch's gradient: sum_k dy[k] * mean of the winning filter.
@@ -74,11 +73,11 @@ const FoldBlock FOLD_BLOCK[9][9] = TABLE_OF_SIZES(fold_block);
 INLINE void backward_input(const EpitomicProblem& p, const Geometry& g, const EpitomicPlan& plan,
                            const EpitomicTensors& t, int64_t task, float* workspace) {
   InputTasks tasks(p, g, plan);
-  Block images = part(p.n, tasks.image_groups, task / tasks.channel_groups, 1);
-  Block panels = part(g.c_panels, tasks.channel_groups, task % tasks.channel_groups, 1);
-  Products products = tasks.products(g);
-  CHECK(panels.count <= products.panels && images.count <= tasks.images);
-  products.panels = panels.count;
+  Block images = part(p.n, tasks.image_groups, task / tasks.channel_parts, 1);
+  Block group = part(g.c_panels, plan.channel_groups, t.group, 1);
+  Block panels = part(group.count, tasks.channel_parts, task % tasks.channel_parts, 1);
+  CHECK(panels.count > 0 && images.count > 0 && images.count <= tasks.images);
+  Products products = tasks.products(g, panels.count);
   int64_t* offsets = (int64_t*)(workspace + products.offsets_at);
   float* means = workspace + products.means_at;
   int64_t first = images.first * g.oh * g.ow, last = first + images.count * g.oh * g.ow;
@@ -88,25 +87,25 @@ INLINE void backward_input(const EpitomicProblem& p, const Geometry& g, const Ep
     for (int64_t b = 0; b < block.count; b++) means[b] = t.filter_mean ? gradient_mean(g, t, first + b) : 0;
     for (int64_t vh = 0; vh < g.vh; vh++) {
       GRADIENT_ROW[g.vw][g.dw](p, g, t.dy, t.positions, block, {0, g.k_panels}, vh, products.left_factor(workspace));
-      products.row(g, t.u_transposed, g.c_panels, panels.first, p.patch[1], vh, block.count, workspace);
+      products.row(g, t.u_transposed, group.count, panels.first, p.patch[1], vh, block.count, workspace);
     }
-    FOLD_BLOCK[g.vh][g.wh](p, g, t, block.count, offsets, means, panels, workspace + products.partial_at,
-                           products.partial);
+    FOLD_BLOCK[g.vh][g.wh](p, g, t, block.count, offsets, means, {group.first + panels.first, panels.count},
+                           workspace + products.partial_at, products.partial);
   }
 }
 
 // ---- dU
 
 struct EpitomeTasks {
-  int64_t groups;                                       // of panels of epitomes
-  int64_t panels;                                       // of the largest group
+  int64_t parts, panels;                                // of a group of epitomes; panels of the largest part
   int64_t stride, left, right;                          // row of X; planes of X and of dM
   int64_t offsets_at, line_at, left_at, right_at, floats;
 
   EpitomeTasks(const EpitomicProblem& p, const Geometry& g, const EpitomicPlan& plan) {
     int64_t wanted = (4 * p.threads + g.vh * plan.slices - 1) / (g.vh * plan.slices);  // four tasks a thread
-    groups = most(1, least(wanted, g.k_panels / 4));
-    panels = (g.k_panels + groups - 1) / groups;
+    int64_t most_panels = (g.k_panels + plan.epitome_groups - 1) / plan.epitome_groups;
+    parts = most(1, least(wanted, g.k_panels / plan.epitome_groups / 4));
+    panels = (most_panels + parts - 1) / parts;
     stride = Products::row_stride(g.c);
     left = spread(plan.block * stride);
     right = spread(panels * plan.block * PANEL);
@@ -122,8 +121,9 @@ struct EpitomeTasks {
 INLINE void backward_epitomes(const EpitomicProblem& p, const Geometry& g, const EpitomicPlan& plan,
                               const EpitomicTensors& t, int64_t task, float* workspace) {
   EpitomeTasks tasks(p, g, plan);
-  Block panels = part(g.k_panels, tasks.groups, task % tasks.groups, 1);
-  int64_t vh = task / tasks.groups % g.vh, slice = task / tasks.groups / g.vh;
+  Block group = part(g.k_panels, plan.epitome_groups, t.group, 1);
+  Block panels = part(group.count, tasks.parts, task % tasks.parts, 1);
+  int64_t vh = task / tasks.parts % g.vh, slice = task / tasks.parts / g.vh;
   Block patches = part(g.patches, plan.slices, slice, 1);
   CHECK(panels.count <= tasks.panels && patches.count > 0);
   int64_t* offsets = (int64_t*)(workspace + tasks.offsets_at);
@@ -135,10 +135,10 @@ INLINE void backward_epitomes(const EpitomicProblem& p, const Geometry& g, const
     Factor right = {workspace + tasks.right_at, tasks.right, PANEL, block.count * PANEL};
     locate(p, g, block, offsets);
     patch_row(p, g, t, block, offsets, vh, left, workspace + tasks.line_at);
-    GRADIENT_ROW[g.vw][g.dw](p, g, t.dy, t.positions, block, panels, vh, right);
+    GRADIENT_ROW[g.vw][g.dw](p, g, t.dy, t.positions, block, {group.first + panels.first, panels.count}, vh, right);
     for (int64_t vw = 0; vw < g.vw; vw++) {
       int64_t point = slice * g.points + vh * g.vw + vw;
-      float* du = t.du + (point * g.k_panels + panels.first) * g.c * PANEL;
+      float* du = t.du + (point * group.count + panels.first) * g.c * PANEL;
       multiply_transposed(left.data + vw * left.plane, left.row, g.c, block.count, right.data + vw * right.plane,
                           panels.count, du, i > 0);
     }

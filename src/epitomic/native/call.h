@@ -21,13 +21,15 @@ struct EpitomicProblem {
   float epitome[2][64];           // B^T (V, V) of each axis
 };
 
-// What `epitomic_plan` chooses. Callers may make `block` and `group` smaller before they allocate and run.
+// What `epitomic_plan` chooses. U comes in groups of panels, one after another, so that it takes little memory.
 struct EpitomicPlan {
   int64_t panel;                  // columns of a packed panel: two vectors
-  int64_t block;                  // patches of a block
+  int64_t block;                  // patches of a block, about
   int64_t slices;                 // dU is summed over this many runs of patches, one after another
-  int64_t u;                      // floats of packed U, and of each slice of dU
-  int64_t u_transposed;           // floats of U packed for the gradient of the input
+  int64_t epitome_groups;         // groups of panels of epitomes: of u and du
+  int64_t channel_groups;         // groups of panels of channels: of u_transposed
+  int64_t u;                      // floats of the largest group of U, and of each slice of its dU
+  int64_t u_transposed;           // floats of the largest group of U packed for the gradient of the input
   int64_t workspace[8];           // floats of workspace a thread needs, for each pass
   int64_t tasks[8];               // units of work of each pass
 };
@@ -52,16 +54,17 @@ struct EpitomicTensors {
   const float* patch_mean;        // (patches) or null: subtracted from each patch
   const float* filter_mean;       // (D*D, K+) or null: mean of each filter, to centre the patches' gradient
   const float* dy;                // (patches, K)
-  float* u;                       // (points, K+ / panel, C, panel)
-  float* u_transposed;            // (points, C+ / panel, K, panel)
+  float* u;                       // (points, panels of the group, C, panel)
+  float* u_transposed;            // (points, panels of the group, K, panel)
   float* y;                       // (patches, K)
   uint8_t* positions;             // (patches, K)
   float* dy_scaled;               // (patches, K): dy times the winner's gain
   float* sums;                    // (tasks, 1 + D*D, K+): sums of dy, and of dy * (y - bias) by winner
   float* dx;                      // (N, H, W, C), zeroed by the caller
-  float* du;                      // (slices, points, K+ / panel, C, panel)
+  float* du;                      // (slices, points, panels of the group, C, panel)
   float* depitomes;               // (K, C, V, V)
   uint64_t* hashes;               // (tasks)
+  int64_t group;                  // which one the pass works on, if its tensors come in groups
 };
 
 int64_t epitomic_abi(void);                       // EPITOMIC_ABI, to be checked before anything else

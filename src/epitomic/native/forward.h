@@ -7,12 +7,12 @@ namespace {
 
 // The transform along the height, the window's maximum and its first position; a NaN wins.
 template <int V, int D>
-void match_block(const EpitomicProblem& p, const Geometry& g, const EpitomicTensors& t, Block block, const float* z,
-                 int64_t plane) {
-  int64_t padded = g.k_panels * PANEL;
+void match_block(const EpitomicProblem& p, const Geometry& g, const EpitomicTensors& t, Block block, Block panels,
+                 const float* z, int64_t plane) {
+  int64_t padded = g.k_panels * PANEL, first = panels.first * PANEL, end = first + panels.count * PANEL;
   for (int64_t b = 0; b < block.count; b++) {
-    for (int64_t k = 0; k < g.k; k += LANES) {
-      const float* from = z + (k / PANEL * block.count + b) * PANEL + k % PANEL;
+    for (int64_t k = first; k < least(end, g.k); k += LANES) {
+      const float* from = z + ((k / PANEL - panels.first) * block.count + b) * PANEL + k % PANEL;
       Vec responses[D * 8];
       for (int64_t j = 0; j < g.dw; j++) {
         Vec points[V], column[D];
@@ -38,8 +38,8 @@ void match_block(const EpitomicProblem& p, const Geometry& g, const EpitomicTens
   }
 }
 
-typedef void (*MatchBlock)(const EpitomicProblem&, const Geometry&, const EpitomicTensors&, Block, const float* z,
-                           int64_t plane);
+typedef void (*MatchBlock)(const EpitomicProblem&, const Geometry&, const EpitomicTensors&, Block, Block panels,
+                           const float* z, int64_t plane);
 const MatchBlock MATCH_BLOCK[9][9] = TABLE_OF_SIZES(match_block);
 
 // Blocks of about plan.block patches, a multiple of the threads of them.
@@ -52,23 +52,24 @@ struct ForwardTasks {
     block = up((g.patches + count - 1) / count, ROWS);
   }
 
-  Products products(const Geometry& g) const { return Products(g, block, g.c, g.k_panels, g.dw); }
+  Products products(const Geometry& g, int64_t panels) const { return Products(g, block, g.c, panels, g.dw); }
 };
 
 // Task: a block of patches.
 INLINE void forward(const EpitomicProblem& p, const Geometry& g, const EpitomicPlan& plan, const EpitomicTensors& t,
                     int64_t task, float* workspace) {
   ForwardTasks tasks(p, g, plan);
-  Products products = tasks.products(g);
+  Block panels = part(g.k_panels, plan.epitome_groups, t.group, 1);
+  Products products = tasks.products(g, panels.count);
   Block block = part(g.patches, tasks.count, task, ROWS);
   CHECK(block.count > 0 && block.count <= tasks.block);
   int64_t* offsets = (int64_t*)(workspace + products.offsets_at);
   locate(p, g, block, offsets);
   for (int64_t vh = 0; vh < g.vh; vh++) {
     patch_row(p, g, t, block, offsets, vh, products.left_factor(workspace), workspace + products.line_at);
-    products.row(g, t.u, g.k_panels, 0, p.output[1], vh, block.count, workspace);
+    products.row(g, t.u, panels.count, 0, p.output[1], vh, block.count, workspace);
   }
-  MATCH_BLOCK[g.vh][g.dh](p, g, t, block, workspace + products.partial_at, products.partial);
+  MATCH_BLOCK[g.vh][g.dh](p, g, t, block, panels, workspace + products.partial_at, products.partial);
 }
 
 }  // namespace

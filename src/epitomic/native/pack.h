@@ -27,19 +27,20 @@ constexpr int64_t PACK_DEPTH = 32;  // rows of a panel that a task makes
 
 INLINE int64_t pack_tasks(int64_t panels, int64_t depth) { return panels * ((depth + PACK_DEPTH - 1) / PACK_DEPTH); }
 
-// Task: up to PACK_DEPTH rows of one panel, at every point. A column i of row d is the epitome plane that starts at
-// epitomes[i * column + d * row].
+// Task: up to PACK_DEPTH rows of one panel of a group, at every point. A column i of row d is the epitome plane that
+// starts at epitomes[i * column + d * row].
 INLINE void pack(const EpitomicProblem& p, const Geometry& g, const float* epitomes, int64_t columns, int64_t column,
-                 int64_t depth, int64_t row, float* u, int64_t task) {
+                 int64_t depth, int64_t row, Block group, float* u, int64_t task) {
   int64_t chunks = (depth + PACK_DEPTH - 1) / PACK_DEPTH, panel = task / chunks;
+  if (panel >= group.count) return;  // there are as many tasks as the largest group has
   Block rows = part(depth, chunks, task % chunks, 1);
-  int64_t panels = up(columns, PANEL) / PANEL, there = least(PANEL, columns - panel * PANEL);
+  int64_t first = (group.first + panel) * PANEL, there = least(PANEL, columns - first);
   alignas(64) float plane[64 * PANEL] = {}, half[64 * PANEL];
   for (int64_t d = rows.first; d < rows.first + rows.count; d++) {
-    const float* from = epitomes + panel * PANEL * column + d * row;
+    const float* from = epitomes + first * column + d * row;
     transpose(from, there, column, g.points, plane, PANEL);
     MAP_ALL[g.vh](p.epitome[0], plane, g.vw * PANEL, half, g.vw * PANEL, 2 * g.vw);
-    int64_t tap = panels * depth * PANEL;
+    int64_t tap = group.count * depth * PANEL;
     for (int64_t vh = 0; vh < g.vh; vh++)
       MAP_ALL[g.vw](p.epitome[1], half + vh * g.vw * PANEL, PANEL, u + vh * g.vw * tap + (panel * depth + d) * PANEL,
                     tap, 2);
@@ -47,18 +48,19 @@ INLINE void pack(const EpitomicProblem& p, const Geometry& g, const float* epito
 }
 
 // Task as of `pack` with epitomes as columns: the transpose of both maps, summed over slices.
-INLINE void unpack(const EpitomicProblem& p, const Geometry& g, const EpitomicPlan& plan, const float* du,
+INLINE void unpack(const EpitomicProblem& p, const Geometry& g, const EpitomicPlan& plan, Block group, const float* du,
                    float* depitomes, int64_t task) {
   int64_t chunks = (g.c + PACK_DEPTH - 1) / PACK_DEPTH, panel = task / chunks;
+  if (panel >= group.count) return;
   Block rows = part(g.c, chunks, task % chunks, 1);
-  int64_t there = least(PANEL, g.k - panel * PANEL);
+  int64_t first = (group.first + panel) * PANEL, there = least(PANEL, g.k - first);
   float high[64], wide[64];
   for (int64_t i = 0; i < g.vh; i++)
     for (int64_t j = 0; j < g.vh; j++) high[i * g.vh + j] = p.epitome[0][j * g.vh + i];
   for (int64_t i = 0; i < g.vw; i++)
     for (int64_t j = 0; j < g.vw; j++) wide[i * g.vw + j] = p.epitome[1][j * g.vw + i];
   alignas(64) float plane[64 * PANEL], half[64 * PANEL];
-  int64_t tap = g.k_panels * g.c * PANEL;
+  int64_t tap = group.count * g.c * PANEL;
   for (int64_t c = rows.first; c < rows.first + rows.count; c++) {
     const float* from = du + (panel * g.c + c) * PANEL;
     for (int64_t t = 0; t < g.points; t++)
@@ -70,7 +72,7 @@ INLINE void unpack(const EpitomicProblem& p, const Geometry& g, const EpitomicPl
     MAP_ALL[g.vh](high, plane, g.vw * PANEL, half, g.vw * PANEL, 2 * g.vw);
     for (int64_t vh = 0; vh < g.vh; vh++)
       MAP_ALL[g.vw](wide, half + vh * g.vw * PANEL, PANEL, plane + vh * g.vw * PANEL, PANEL, 2);
-    float* to = depitomes + (panel * PANEL * g.c + c) * g.points;
+    float* to = depitomes + (first * g.c + c) * g.points;
     transpose(plane, g.points, PANEL, there, to, g.c * g.points);
   }
 }

@@ -51,7 +51,8 @@ class Plan(ctypes.Structure):
     """``EpitomicPlan`` of native/call.h."""
 
     _fields_ = (
-        *((name, ctypes.c_int64) for name in ("panel", "block", "slices", "u", "u_transposed")),
+        *((name, ctypes.c_int64) for name in ("panel", "block", "slices", "epitome_groups", "channel_groups")),
+        *((name, ctypes.c_int64) for name in ("u", "u_transposed")),
         ("workspace", ctypes.c_int64 * 8),
         ("tasks", ctypes.c_int64 * 8),
     )
@@ -66,7 +67,7 @@ TENSORS = (
 class Pointers(ctypes.Structure):
     """``EpitomicTensors`` of native/call.h."""
 
-    _fields_ = tuple((name, ctypes.c_void_p) for name in TENSORS)
+    _fields_ = (*((name, ctypes.c_void_p) for name in TENSORS), ("group", ctypes.c_int64))
 
 
 class Native(NamedTuple):
@@ -129,8 +130,10 @@ def forward(
     call.bind(x=x, y=y, positions=positions, bias=call.padded(bias), gain=call.padded(gain))
     if gain is not None:
         call.bind(patch_mean=_patch_means(x, kernel, stride))
-    call.bind(u=call.kept_or_packed())
-    call.run(FORWARD)
+    kept = call.kept()
+    for group in range(call.plan.epitome_groups):
+        call.bind(group, u=kept[group] if kept else call.packed(group))
+        call.run(FORWARD)
     return y, positions
 
 
@@ -174,17 +177,23 @@ def backward(
         dgain = total[1:].t().div(gain).contiguous() if need_gain else None
         call.bind(dy=scaled)
     if need_x:
-        call.bind(u_transposed=call.packed(PACK_TRANSPOSED))
         if gain is not None:  # mean over the channels and the W x W box of every filter
             means = F.avg_pool2d(epitomes.mean(1, keepdim=True), kernel, stride=1).flatten(1)
             call.bind(filter_mean=call.padded(means))
-        call.run(INPUT)
+        call.bind(u_transposed=x.new_empty(call.plan.u_transposed))
+        for group in range(call.plan.channel_groups):
+            call.bind(group)
+            call.run(PACK_TRANSPOSED)
+            call.run(INPUT)
+        call.release("u_transposed")
     if need_epitomes:
         if gain is not None:
             call.bind(patch_mean=_patch_means(x, kernel, stride))
         call.bind(du=x.new_empty(call.plan.slices * call.plan.u), depitomes=depitomes)
-        call.run(EPITOMES)
-        call.run(UNPACK)
+        for group in range(call.plan.epitome_groups):
+            call.bind(group)
+            call.run(EPITOMES)
+            call.run(UNPACK)
     return dx, depitomes, dbias, dgain
 
 
@@ -228,8 +237,9 @@ class _Call:
             if tensor is not None and tensor.shape != size:
                 raise ValueError(f"{name} must be {size}, got {tuple(tensor.shape)}")
 
-    def bind(self, **tensors: Tensor | None) -> None:
-        """Gives tensors to the call, under the names of `Pointers`."""
+    def bind(self, group: int = 0, **tensors: Tensor | None) -> None:
+        """Gives tensors to the call, under the names of `Pointers`, and says which group of panels is next."""
+        self.pointers.group = group
         for name, tensor in tensors.items():
             if tensor is None:
                 continue
@@ -245,36 +255,42 @@ class _Call:
             return None
         return F.pad(t.t() if t.dim() == 2 else t, (0, self.padded_k - t.shape[0])).contiguous()
 
-    def packed(self, which: int = PACK) -> Tensor:
-        """U, or U for the gradient of the input, made from the epitomes."""
-        name, size = ("u", self.plan.u) if which == PACK else ("u_transposed", self.plan.u_transposed)
-        u = self.epitomes.new_empty(size)
-        self.bind(**{name: u})
-        self.run(which)
+    def release(self, name: str) -> None:
+        """Takes a tensor back from the call."""
+        del self.tensors[name]
+        setattr(self.pointers, name, None)
+
+    def packed(self, group: int) -> Tensor:
+        """A group of U, made from the epitomes."""
+        u = self.tensors["u"] if "u" in self.tensors else self.epitomes.new_empty(self.plan.u)
+        self.bind(group, u=u)
+        self.run(PACK)
         return u
 
-    def kept_or_packed(self) -> Tensor:
-        """U, packed again only where the epitomes have changed since the last call.
+    def kept(self) -> list[Tensor] | None:
+        """All groups of U, if the epitomes are the same as in the last call.
 
-        A new ``_version`` says that they have, as after a step of training: then they are packed and nothing is kept.
-        The old one proves nothing, as ``tensor.data`` and other views of the storage change a tensor without a trace.
-        So from the second call with one version on, as in inference, the values are hashed each time, which costs a
-        fraction of packing, and U is kept for as long as the hashes agree and the tensor lives.
+        A new ``_version`` says that they are not, as after a step of training: then nothing is kept. The old one proves
+        nothing, as ``tensor.data`` and other views of the storage change a tensor without a trace. So from the second
+        call with one version on, as in inference, the values are hashed each time, which costs a fraction of packing,
+        and U is kept for as long as the hashes agree and the tensor lives.
         """
         epitomes = self.epitomes
         state = (0 if epitomes.is_inference() else epitomes._version, self.geometry, self.target, epitomes.shape)
         last = _PACKED.get(epitomes)
         if last is None or last.state != state:
-            _PACKED[epitomes] = _Packed(state, None, None)
-            return self.packed()
+            _PACKED[epitomes] = _Packed(state, None, [])
+            return None
         hashes = torch.empty(self.plan.tasks[HASH], dtype=torch.int64)
         self.bind(hashes=hashes)
         self.run(HASH)
-        if last.hashes is not None and last.u is not None and torch.equal(last.hashes, hashes):
-            return last.u
-        u = self.packed()
-        _PACKED[epitomes] = _Packed(state, hashes, u)
-        return u
+        if last.hashes is None or not torch.equal(last.hashes, hashes):
+            groups = []
+            for group in range(self.plan.epitome_groups):
+                groups.append(self.packed(group))
+                self.release("u")
+            last = _PACKED[epitomes] = _Packed(state, hashes, groups)
+        return last.groups
 
     def run(self, which: int) -> None:
         """Runs one pass on all threads."""
@@ -310,7 +326,7 @@ class _Packed(NamedTuple):
 
     state: tuple[Any, ...]
     hashes: Tensor | None
-    u: Tensor | None
+    groups: list[Tensor]
 
 
 # By the epitomes, not their values; an entry goes with its tensor.
