@@ -164,7 +164,8 @@ def choose_algorithm(
 
     - in float32 and float64, on CPU (elsewhere nothing was measured), for at most `MAX_POINTS` points per axis;
     - when not traced or exported: `direct` is made of operators that everybody knows;
-    - where they save enough: D C e^2 (s - 1) >= `WORTHWHILE`, with s the factor of multiplications saved.
+    - native, wherever there is a maximum to take, D > 1: a plain convolution saves no multiplications;
+    - winograd, where it saves enough: D C e^2 (s - 1) >= `WORTHWHILE`, with s the factor of multiplications saved.
     """
     dtype = dtype or input.dtype
     if algorithm not in ALGORITHMS:
@@ -184,9 +185,11 @@ def choose_algorithm(
             raise ValueError(f"algorithm={algorithm!r} cannot serve this call: {reason}; use 'direct' or 'auto'")
         return algorithm
     traced = torch.compiler.is_exporting() or torch._C._get_tracing_state() is not None
-    if reason or traced or input.device.type != "cpu" or not _worthwhile(geometry, weight.shape[1]):
+    if reason or traced or input.device.type != "cpu":
         return "direct"
-    return "winograd" if not_native else "native"
+    if not not_native:
+        return "native" if max(geometry.pool) > 1 else "direct"
+    return "winograd" if _worthwhile(geometry, weight.shape[1]) else "direct"
 
 
 def _worthwhile(geometry: Geometry, channels: int) -> bool:

@@ -422,7 +422,7 @@ def test_compiles_into_one_graph() -> None:
 
 
 def test_auto_takes_it_also_when_compiled() -> None:
-    x, weight = torch.randn(2, 3, 20, 20), torch.randn(4, 3, 6, 6)
+    x, weight = torch.randn(2, 32, 20, 20), torch.randn(4, 32, 6, 6)
 
     def f(x: Tensor, weight: Tensor) -> Tensor:
         return epitomic_conv2d(x, weight, kernel_size=5, pool_size=2)
