@@ -134,6 +134,7 @@ def test_gradients_match_winograd(case: Case) -> None:
         (3, 96, 192, 6, 3, 3, 54),  # several blocks and groups of panels
         (2, 600, 40, 3, 3, 3, 17),  # depth beyond one pass
         (2, 40, 600, 3, 3, 3, 17),
+        (2, 300, 310, 3, 3, 3, 17),  # U of more than one group
         (8, 12, 96, 4, 3, 2, 110),  # many patches of few channels: slices of dU
         (1, 40, 24, 5, 2, 2, 32),  # one image: channels are split among threads
     ],
