@@ -70,11 +70,12 @@ def make_case(
     seed: int = 0,
 ) -> Case:
     g = torch.Generator().manual_seed(seed)
+    f32 = torch.float32
     return Case(
-        torch.randn(n, kernel[0] + extra[0], kernel[1] + extra[1], c, generator=g),
-        torch.randn(k, c, kernel[0] + pool[0] - 1, kernel[1] + pool[1] - 1, generator=g),
-        torch.randn(k, generator=g) if bias else None,
-        torch.rand(k, pool[0] * pool[1], generator=g) + 0.5 if gain else None,
+        torch.randn(n, kernel[0] + extra[0], kernel[1] + extra[1], c, generator=g, dtype=f32),
+        torch.randn(k, c, kernel[0] + pool[0] - 1, kernel[1] + pool[1] - 1, generator=g, dtype=f32),
+        torch.randn(k, generator=g, dtype=f32) if bias else None,
+        torch.rand(k, pool[0] * pool[1], generator=g, dtype=f32) + 0.5 if gain else None,
         kernel,
         stride,
     )
@@ -386,6 +387,22 @@ def test_inference_tensors() -> None:
         for _ in range(3):
             assert_close(case.forward()[0], case.expected()[0])
             case.epitomes.add_(1)
+
+
+def test_default_dtype_and_mode_of_the_first_call_do_not_matter() -> None:
+    """Scratch memory outlives its call: it must not be of another call's kind."""
+    native._SCRATCH.buffers.clear()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with torch.inference_mode():
+            make_case().forward()
+    finally:
+        torch.set_default_dtype(torch.float32)
+    case = make_case()
+    assert_close(case.forward()[0], case.expected()[0])
+    for got, want in case.gradients((True, True, True, False)):
+        if got is not None and want is not None:
+            assert_close(got, want)
 
 
 # ---- as an operator

@@ -69,6 +69,18 @@ typedef void (*FoldBlock)(const EpitomicProblem&, const Geometry&, const Epitomi
                           const int64_t* offsets, const float* means, Block panels, const float* z, int64_t plane);
 const FoldBlock FOLD_BLOCK[9][9] = TABLE_OF_SIZES(fold_block);
 
+// Zeros in some channels of some images.
+INLINE void clear(const EpitomicProblem& p, const Geometry& g, float* dx, Block images, int64_t channel, int64_t end) {
+  int64_t pixels = p.h * p.w;
+  float* first = dx + images.first * pixels * g.c;
+  if (end - channel == g.c) {
+    __builtin_memset(first, 0, (size_t)(images.count * pixels * g.c) * sizeof(float));
+    return;
+  }
+  for (int64_t i = 0; i < images.count * pixels; i++)
+    __builtin_memset(first + i * g.c + channel, 0, (size_t)(end - channel) * sizeof(float));
+}
+
 // Task: some images, some channels.
 INLINE void backward_input(const EpitomicProblem& p, const Geometry& g, const EpitomicPlan& plan,
                            const EpitomicTensors& t, int64_t task, float* workspace) {
@@ -77,6 +89,8 @@ INLINE void backward_input(const EpitomicProblem& p, const Geometry& g, const Ep
   Block group = part(g.c_panels, plan.channel_groups, t.group, 1);
   Block panels = part(group.count, tasks.channel_parts, task % tasks.channel_parts, 1);
   CHECK(panels.count > 0 && images.count > 0 && images.count <= tasks.images);
+  Block channels = {group.first + panels.first, panels.count};  // panels of them
+  clear(p, g, t.dx, images, channels.first * PANEL, least(g.c, (channels.first + channels.count) * PANEL));
   Products products = tasks.products(g, panels.count);
   int64_t* offsets = (int64_t*)(workspace + products.offsets_at);
   float* means = workspace + products.means_at;
@@ -89,8 +103,8 @@ INLINE void backward_input(const EpitomicProblem& p, const Geometry& g, const Ep
       GRADIENT_ROW[g.vw][g.dw](p, g, t.dy, t.positions, block, {0, g.k_panels}, vh, products.left_factor(workspace));
       products.row(g, t.u_transposed, group.count, panels.first, p.patch[1], vh, block.count, workspace);
     }
-    FOLD_BLOCK[g.vh][g.wh](p, g, t, block.count, offsets, means, {group.first + panels.first, panels.count},
-                           workspace + products.partial_at, products.partial);
+    FOLD_BLOCK[g.vh][g.wh](p, g, t, block.count, offsets, means, channels, workspace + products.partial_at,
+                           products.partial);
   }
 }
 

@@ -60,7 +60,7 @@ struct EpitomicTensors {
   uint8_t* positions;             // (patches, K)
   float* dy_scaled;               // (patches, K): dy times the winner's gain
   float* sums;                    // (tasks, 1 + D*D, K+): sums of dy, and of dy * (y - bias) by winner
-  float* dx;                      // (N, H, W, C), zeroed by the caller
+  float* dx;                      // (N, H, W, C)
   float* du;                      // (slices, points, panels of the group, C, panel)
   float* depitomes;               // (K, C, V, V)
   uint64_t* hashes;               // (tasks)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -132,7 +133,7 @@ def forward(
         call.bind(patch_mean=_patch_means(x, kernel, stride))
     kept = call.kept()
     for group in range(call.plan.epitome_groups):
-        call.bind(group, u=kept[group] if kept else call.packed(group))
+        call.bind(group, u=kept[group] if kept else call.packed(group, _SCRATCH.take("packed", call.plan.u)))
         call.run(FORWARD)
     return y, positions
 
@@ -151,10 +152,6 @@ def backward(
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
     """See `matching.Kernel.backward`."""
     need_x, need_epitomes, need_bias, need_gain = needs
-    dbias = dy.sum((0, 1, 2)) if need_bias and gain is None else None
-    dx = torch.zeros_like(x) if need_x else None
-    depitomes = torch.empty_like(epitomes) if need_epitomes else None
-    dgain = None
     if dy.numel() == 0:
         zeros = [
             torch.zeros_like(t) if t is not None and need else None
@@ -162,6 +159,10 @@ def backward(
         ]
         return zeros[0], zeros[1], zeros[2], zeros[3]
 
+    dbias = dy.sum((0, 1, 2)) if need_bias and gain is None else None
+    dx = torch.empty_like(x) if need_x else None
+    depitomes = torch.empty_like(epitomes) if need_epitomes else None
+    dgain = None
     call = _Call(x, epitomes, kernel, stride)
     call.check(bias, gain, dy=dy, positions=positions, y=y)
     call.bind(x=x, dy=dy, positions=positions, dx=dx)
@@ -180,16 +181,15 @@ def backward(
         if gain is not None:  # mean over the channels and the W x W box of every filter
             means = F.avg_pool2d(epitomes.mean(1, keepdim=True), kernel, stride=1).flatten(1)
             call.bind(filter_mean=call.padded(means))
-        call.bind(u_transposed=x.new_empty(call.plan.u_transposed))
+        call.bind(u_transposed=_SCRATCH.take("packed", call.plan.u_transposed))
         for group in range(call.plan.channel_groups):
             call.bind(group)
             call.run(PACK_TRANSPOSED)
             call.run(INPUT)
-        call.release("u_transposed")
     if need_epitomes:
         if gain is not None:
             call.bind(patch_mean=_patch_means(x, kernel, stride))
-        call.bind(du=x.new_empty(call.plan.slices * call.plan.u), depitomes=depitomes)
+        call.bind(du=_SCRATCH.take("packed", call.plan.slices * call.plan.u), depitomes=depitomes)
         for group in range(call.plan.epitome_groups):
             call.bind(group)
             call.run(EPITOMES)
@@ -255,14 +255,8 @@ class _Call:
             return None
         return F.pad(t.t() if t.dim() == 2 else t, (0, self.padded_k - t.shape[0])).contiguous()
 
-    def release(self, name: str) -> None:
-        """Takes a tensor back from the call."""
-        del self.tensors[name]
-        setattr(self.pointers, name, None)
-
-    def packed(self, group: int) -> Tensor:
+    def packed(self, group: int, u: Tensor) -> Tensor:
         """A group of U, made from the epitomes."""
-        u = self.tensors["u"] if "u" in self.tensors else self.epitomes.new_empty(self.plan.u)
         self.bind(group, u=u)
         self.run(PACK)
         return u
@@ -281,14 +275,11 @@ class _Call:
         if last is None or last.state != state:
             _PACKED[epitomes] = _Packed(state, None, [])
             return None
-        hashes = torch.empty(self.plan.tasks[HASH], dtype=torch.int64)
+        hashes = torch.empty(self.plan.tasks[HASH], dtype=torch.int64, device="cpu")
         self.bind(hashes=hashes)
         self.run(HASH)
         if last.hashes is None or not torch.equal(last.hashes, hashes):
-            groups = []
-            for group in range(self.plan.epitome_groups):
-                groups.append(self.packed(group))
-                self.release("u")
+            groups = [self.packed(i, epitomes.new_empty(self.plan.u)) for i in range(self.plan.epitome_groups)]
             last = _PACKED[epitomes] = _Packed(state, hashes, groups)
         return last.groups
 
@@ -298,7 +289,7 @@ class _Call:
         threads = max(1, min(self.threads, tasks))
         counter = ctypes.c_int64(0)
         floats = -(-self.plan.workspace[which] // 16) * 16
-        workspace = torch.empty(threads * floats + 16)  # one allocation, cut at cache lines
+        workspace = _SCRATCH.take("workspace", threads * floats + 16)  # cut at cache lines
         start = -(-workspace.data_ptr() // 64) * 64
 
         def work(i: int) -> None:
@@ -319,6 +310,27 @@ class _Call:
             for helper in helpers:
                 if not helper.cancel():
                     helper.result()
+
+
+class _Scratch(threading.local):
+    """Memory that a thread's calls use one after another: fresh memory is faulted in page by page, every time.
+
+    A thread that has called keeps what its largest call took, U of one group and the workspaces: some 10 to 25 MB.
+    """
+
+    def __init__(self) -> None:
+        self.buffers: dict[str, Tensor] = {}
+
+    def take(self, name: str, floats: int) -> Tensor:
+        """A buffer of this size; what it held is gone."""
+        buffer = self.buffers.get(name)
+        if buffer is None or buffer.numel() < floats:
+            self.buffers.pop(name, None)
+            buffer = self.buffers[name] = torch.empty(floats, dtype=torch.float32, device="cpu")
+        return buffer[:floats]
+
+
+_SCRATCH = _Scratch()
 
 
 class _Packed(NamedTuple):
