@@ -10,10 +10,11 @@ from torch import Tensor
 from epitomic import epitomic_conv2d
 from epitomic.functional import ALGORITHMS, choose_algorithm
 from epitomic.geometry import Geometry
+from epitomic.ops.native import NATIVE
 from epitomic.ops.transforms import MAX_POINTS
 from tests.problems import Problem, assert_same, problems
 
-FAST = [a for a in ALGORITHMS if a not in ("auto", "reference")]
+FAST = [a for a in ALGORITHMS if a not in ("auto", "reference", *([] if NATIVE.library else ["native"]))]
 
 
 @pytest.mark.parametrize("algorithm", ["auto", *FAST])
@@ -21,6 +22,9 @@ FAST = [a for a in ALGORITHMS if a not in ("auto", "reference")]
 def test_same_as_reference(algorithm: str, problem: Problem) -> None:
     if algorithm not in ("auto", "direct") and max(problem.geometry.points) > MAX_POINTS:
         with pytest.raises(ValueError, match=f"algorithm='{algorithm}' cannot serve this call: .* points"):
+            problem.run(algorithm)
+    elif algorithm == "native" and problem.x.dtype != torch.float32:
+        with pytest.raises(ValueError, match=r"algorithm='native' cannot serve this call: .* float32"):
             problem.run(algorithm)
     else:
         assert_same(problem, algorithm)
@@ -66,7 +70,7 @@ def test_gradcheck(algorithm, normalize, kernel, pool, stride, epitome, step) ->
     assert torch.autograd.gradcheck(call, (x, weight, bias))
 
 
-@pytest.mark.parametrize("algorithm", ["reference", "direct", "winograd"])
+@pytest.mark.parametrize("algorithm", ["reference", *FAST])
 @pytest.mark.parametrize("normalize", [False, True])
 def test_ties_go_to_the_lowest_position(algorithm: str, normalize: bool) -> None:
     weight = torch.randn(3, 2, 5, 5)
@@ -84,7 +88,7 @@ def test_ties_go_to_the_lowest_position(algorithm: str, normalize: bool) -> None
     torch.testing.assert_close(x.grad[:, :, :3, :3], first.sum(0, keepdim=True), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("algorithm", ["reference", "direct", "winograd"])
+@pytest.mark.parametrize("algorithm", ["reference", *FAST])
 @pytest.mark.parametrize("normalize", [False, True])
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_nan_in_nan_out(algorithm: str, normalize: bool, value: float) -> None:
@@ -104,7 +108,7 @@ def test_nan_in_nan_out(algorithm: str, normalize: bool, value: float) -> None:
     assert positions.max() < 4
 
 
-@pytest.mark.parametrize("algorithm", ["auto", "direct", "winograd"])
+@pytest.mark.parametrize("algorithm", ["auto", *FAST])
 def test_memory_format_is_kept(algorithm: str) -> None:
     weight = torch.randn(8, 6, 4, 4)
     for memory_format in (torch.contiguous_format, torch.channels_last):
@@ -114,7 +118,7 @@ def test_memory_format_is_kept(algorithm: str) -> None:
         assert torch.autograd.grad(y.sum(), x)[0].is_contiguous(memory_format=memory_format)
 
 
-@pytest.mark.parametrize("algorithm", ["auto", "direct", "winograd"])
+@pytest.mark.parametrize("algorithm", ["auto", *FAST])
 def test_one_image_without_a_batch(algorithm: str) -> None:
     x, weight = torch.randn(3, 10, 12), torch.randn(4, 3, 5, 5)
     y, p = epitomic_conv2d(x, weight, kernel_size=4, pool_size=2, algorithm=algorithm, return_positions=True)
@@ -179,9 +183,11 @@ def test_auto() -> None:
         weight = torch.empty(8, channels, *geometry.epitome, dtype=dtype)
         return choose_algorithm("auto", geometry, torch.empty(1, channels, 16, 16, dtype=dtype), weight)
 
-    assert choice(64, 3, 2) == "winograd"
+    assert choice(64, 3, 2) == ("native" if NATIVE.library else "winograd")
+    assert choice(64, 3, 2, torch.float64) == "winograd"
     assert choice(64, 3, 1) == "direct"  # a plain convolution: nothing to save
-    assert choice(1, 5, 2) == "direct"  # the transforms would be all of it
+    assert choice(1, 5, 2) == ("native" if NATIVE.library else "direct")  # in torch calls, transforms are all of it
+    assert choice(1, 5, 2, torch.float64) == "direct"
     assert choice(64, 7, 3) == "direct"  # nine points
     assert choice(64, 3, 2, torch.bfloat16) == "direct"
 

@@ -27,7 +27,7 @@ def make_layer(variant: str, algorithm: str = "auto") -> EpitomicConv2d:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("algorithm", ["direct", "winograd"])
+@pytest.mark.parametrize("algorithm", ["direct", "winograd", "auto"])
 def test_compile_fullgraph(variant: str, algorithm: str) -> None:
     layer, x = make_layer(variant, algorithm), torch.randn(2, 32, 12, 12, requires_grad=True)
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
@@ -106,7 +106,7 @@ def test_gradgradcheck_direct() -> None:
     )
 
 
-@pytest.mark.parametrize("algorithm", ["direct", "winograd"])
+@pytest.mark.parametrize("algorithm", ["direct", "winograd", "auto"])
 def test_overlapping_calls_do_not_disturb_each_other(algorithm: str) -> None:
     layers = [EpitomicConv2d(16, 8 + k, 3, algorithm=algorithm) for k in range(4)]
     inputs = [torch.randn(4, 16, 16 + k, 16, requires_grad=True) for k in range(4)]

@@ -20,10 +20,11 @@ from epitomic.geometry import Geometry, Pair, Size
 from epitomic.ops.direct import match_direct
 from epitomic.ops.filters import gather_filters, mini_epitomes, normalize_filters
 from epitomic.ops.matching import match
+from epitomic.ops.native import why_not_native
 from epitomic.ops.reference import epitomic_conv2d_reference
 from epitomic.ops.transforms import MAX_POINTS
 
-ALGORITHMS = ("auto", "reference", "direct", "winograd")
+ALGORITHMS = ("auto", "reference", "direct", "winograd", "native")
 WORTHWHILE = 64  # measured by benchmarks/auto.py
 
 
@@ -93,8 +94,8 @@ def epitomic_conv2d(
         epitome_stride: Step from one filter of the epitome to the next.
         normalize: Mean + contrast normalisation of each filter (Eq. 3).
         eps: lambda of Eq. 3.
-        algorithm: ``"auto"``, or one of ``"reference"``, ``"direct"``, ``"winograd"``. All give the same result to
-            rounding; docs/performance.md says when ``"auto"`` takes which.
+        algorithm: ``"auto"``, or one of ``"reference"``, ``"direct"``, ``"winograd"``, ``"native"``. All give the same
+            result to rounding; docs/performance.md says when ``"auto"`` takes which.
         return_positions: Also return where in the epitome each maximum was.
 
     Returns:
@@ -158,11 +159,13 @@ def choose_algorithm(
 ) -> str:
     """The algorithm that ``algorithm`` means for these tensors; an error with the reason if it cannot serve them.
 
-    ``"auto"`` is ``"winograd"`` where it was measured to win (docs/performance.md), else ``"direct"``. It wins
+    ``"auto"`` is ``"native"`` (float32, where it is built) or else ``"winograd"`` where they were measured to win
+    (docs/performance.md), else ``"direct"``. They win
 
     - in float32 and float64, on CPU (elsewhere nothing was measured), for at most `MAX_POINTS` points per axis;
     - when not traced or exported: `direct` is made of operators that everybody knows;
-    - where it saves enough: D C e^2 (s - 1) >= `WORTHWHILE`, with s the factor of multiplications saved.
+    - native, wherever there is a maximum to take, D > 1: a plain convolution saves no multiplications;
+    - winograd, where it saves enough: D C e^2 (s - 1) >= `WORTHWHILE`, with s the factor of multiplications saved.
     """
     dtype = dtype or input.dtype
     if algorithm not in ALGORITHMS:
@@ -174,14 +177,19 @@ def choose_algorithm(
         reason = f"it serves at most {MAX_POINTS} points W/e + D - 1 per axis, and here they are {geometry.points}"
     elif dtype not in (torch.float32, torch.float64):
         reason = f"it needs float32 or float64, and the input is {dtype}"
-    if algorithm == "winograd":
+    not_native = why_not_native(dtype, input.device)
+    if algorithm == "native":
+        reason = reason or not_native
+    if algorithm != "auto":
         if reason:
-            raise ValueError(f"algorithm='winograd' cannot serve this call: {reason}; use 'direct' or 'auto'")
+            raise ValueError(f"algorithm={algorithm!r} cannot serve this call: {reason}; use 'direct' or 'auto'")
         return algorithm
     traced = torch.compiler.is_exporting() or torch._C._get_tracing_state() is not None
-    if reason or traced or input.device.type != "cpu" or not saves_enough(geometry, weight.shape[1]):
+    if reason or traced or input.device.type != "cpu":
         return "direct"
-    return "winograd"
+    if not not_native:
+        return "native" if max(geometry.pool) > 1 else "direct"
+    return "winograd" if saves_enough(geometry, weight.shape[1]) else "direct"
 
 
 def saves_enough(geometry: Geometry, channels: int) -> bool:

@@ -17,6 +17,7 @@ COMMANDS = {
     "evaluate": "test error and per-class figures of a trained network",
     "models": "the networks: layers, parameters, multiply-adds",
     "bench": "time the layer against conv2d + max_pool2d, side by side",
+    "info": "versions, processor, and which kernels are in use here and why not the others",
 }
 
 

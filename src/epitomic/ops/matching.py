@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from epitomic.geometry import Pair
-from epitomic.ops import winograd
+from epitomic.ops import native, winograd
 
 
 class Kernel(Protocol):
@@ -57,7 +57,7 @@ class Kernel(Protocol):
         """Gradients of x, epitomes, bias and gain, None where ``needs`` does not ask. ``y`` comes with gain only."""
 
 
-KERNELS: dict[str, Kernel] = {"winograd": winograd}
+KERNELS: dict[str, Kernel] = {"native": native, "winograd": winograd}
 
 
 @torch.library.custom_op("epitomic::match", mutates_args=())

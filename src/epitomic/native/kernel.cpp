@@ -1,0 +1,98 @@
+// The kernel for one target. Compiled once for each, with that target's flags and EPITOMIC_TARGET; dispatch.cpp
+// chooses. No header of the C++ library is included, so that no code for one target can end up in another.
+#include "backward.h"
+#include "forward.h"
+#include "pack.h"
+
+#define JOIN_(a, b) a##b
+#define JOIN(a, b) JOIN_(a, b)
+
+namespace {
+
+constexpr int64_t BLOCK = 96;                        // patches: U streams by once for so many
+constexpr int64_t GROUP_BYTES = 8 * 1024 * 1024;     // of U: all of them fit the last cache with all else
+constexpr int64_t SLICED_BYTES = 4 * 1024 * 1024;    // of all slices of dU together
+constexpr int64_t MAX_SLICES = 4;
+
+INLINE int64_t groups_of(int64_t panels, int64_t floats_of_panel) {
+  return least(panels, (4 * panels * floats_of_panel + GROUP_BYTES - 1) / GROUP_BYTES);
+}
+
+INLINE void plan_sizes(const EpitomicProblem& p, EpitomicPlan& plan) {
+  Geometry g(p);
+  plan.panel = PANEL;
+  plan.block = least(plan.block > 0 ? plan.block : BLOCK, g.patches);
+  int64_t epitome_panel = g.points * g.c * PANEL, channel_panel = g.points * g.k * PANEL;  // floats
+  plan.epitome_groups = groups_of(g.k_panels, epitome_panel);
+  plan.channel_groups = groups_of(g.c_panels, channel_panel);
+  int64_t epitome_panels = (g.k_panels + plan.epitome_groups - 1) / plan.epitome_groups;
+  int64_t channel_panels = (g.c_panels + plan.channel_groups - 1) / plan.channel_groups;
+  plan.u = epitome_panels * epitome_panel;
+  plan.u_transposed = channel_panels * channel_panel;
+  plan.slices = most(1, least(least(SLICED_BYTES / (4 * plan.u), MAX_SLICES), g.patches / (4 * plan.block)));
+
+  ForwardTasks forward(p, g, plan);
+  InputTasks input(p, g, plan);
+  EpitomeTasks epitomes(p, g, plan);
+  int64_t* floats = plan.workspace;
+  floats[EPITOMIC_PACK] = floats[EPITOMIC_PACK_TRANSPOSED] = floats[EPITOMIC_UNPACK] = 0;
+  floats[EPITOMIC_AFFINE] = floats[EPITOMIC_HASH] = 0;
+  floats[EPITOMIC_FORWARD] = forward.products(g, epitome_panels).floats;
+  floats[EPITOMIC_INPUT] = input.products(g, channel_panels).floats;
+  floats[EPITOMIC_EPITOMES] = epitomes.floats;
+
+  plan.tasks[EPITOMIC_PACK] = plan.tasks[EPITOMIC_UNPACK] = pack_tasks(epitome_panels, g.c);
+  plan.tasks[EPITOMIC_PACK_TRANSPOSED] = pack_tasks(channel_panels, g.k);
+  plan.tasks[EPITOMIC_FORWARD] = forward.count;
+  plan.tasks[EPITOMIC_AFFINE] = AFFINE_TASKS;
+  plan.tasks[EPITOMIC_INPUT] = input.image_groups * input.channel_parts;
+  plan.tasks[EPITOMIC_EPITOMES] = epitomes.parts * g.vh * plan.slices;
+  plan.tasks[EPITOMIC_HASH] = (g.k * g.c * g.points + HASH_FLOATS - 1) / HASH_FLOATS;
+}
+
+INLINE void run_task(const EpitomicProblem& p, const Geometry& g, const EpitomicPlan& plan, const EpitomicTensors& t,
+                     int pass, int64_t task, float* workspace) {
+  switch (pass) {
+    case EPITOMIC_PACK: {
+      Block group = part(g.k_panels, plan.epitome_groups, t.group, 1);
+      return pack(p, g, t.epitomes, g.k, g.c * g.points, g.c, g.points, group, t.u, task);
+    }
+    case EPITOMIC_PACK_TRANSPOSED: {
+      Block group = part(g.c_panels, plan.channel_groups, t.group, 1);
+      return pack(p, g, t.epitomes, g.c, g.points, g.k, g.c * g.points, group, t.u_transposed, task);
+    }
+    case EPITOMIC_FORWARD:
+      return forward(p, g, plan, t, task, workspace);
+    case EPITOMIC_AFFINE:
+      return backward_affine(g, t, task);
+    case EPITOMIC_INPUT:
+      return backward_input(p, g, plan, t, task, workspace);
+    case EPITOMIC_EPITOMES:
+      return backward_epitomes(p, g, plan, t, task, workspace);
+    case EPITOMIC_UNPACK:
+      return unpack(p, g, plan, part(g.k_panels, plan.epitome_groups, t.group, 1), t.du, t.depitomes, task);
+    case EPITOMIC_HASH: {
+      int64_t first = task * HASH_FLOATS;
+      t.hashes[task] = hash(t.epitomes + first, least(HASH_FLOATS, g.k * g.c * g.points - first));
+    }
+  }
+}
+
+}  // namespace
+
+// Not in a header: the names carry the target.
+extern "C" void JOIN(epitomic_plan_, EPITOMIC_TARGET)(const EpitomicProblem* p, EpitomicPlan* plan) {
+  plan_sizes(*p, *plan);
+}
+
+extern "C" void JOIN(epitomic_run_, EPITOMIC_TARGET)(const EpitomicProblem* p, const EpitomicPlan* plan,
+                                                     const EpitomicTensors* t, int pass, int64_t* next,
+                                                     float* workspace) {
+  Geometry g(*p);
+  CHECK(pass >= 0 && pass < 8 && (uintptr_t)workspace % 64 == 0);
+  for (;;) {
+    int64_t task = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED);
+    if (task >= plan->tasks[pass]) return;
+    run_task(*p, g, *plan, *t, pass, task, workspace);
+  }
+}

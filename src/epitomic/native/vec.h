@@ -1,0 +1,160 @@
+// A vector of floats of the target's width, by the compiler's vector extension.
+#pragma once
+
+#include "call.h"
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+#ifdef EPITOMIC_DEBUG
+#include <stdio.h>
+#include <stdlib.h>
+#define CHECK(condition) \
+  ((condition) ? (void)0 : (fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition), abort()))
+#else
+#define CHECK(condition) ((void)0)
+#endif
+
+#ifndef EPITOMIC_LANES
+#if defined(__AVX512F__)
+#define EPITOMIC_LANES 16
+#elif defined(__AVX2__)
+#define EPITOMIC_LANES 8
+#else
+#define EPITOMIC_LANES 4
+#endif
+#endif
+
+#ifndef EPITOMIC_ROWS  // of a register tile, two vectors wide: what 16 or 32 registers hold
+#if defined(__AVX512F__) || defined(__aarch64__)
+#define EPITOMIC_ROWS 12
+#else
+#define EPITOMIC_ROWS 6
+#endif
+#endif
+
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 16")
+#endif
+
+#define INLINE static inline __attribute__((always_inline))
+
+namespace {
+
+constexpr int64_t LANES = EPITOMIC_LANES;
+constexpr int64_t PANEL = 2 * LANES;
+constexpr int64_t ROWS = EPITOMIC_ROWS;
+constexpr int64_t LINE = 16;  // floats of a cache line
+
+typedef float Vec __attribute__((vector_size(4 * EPITOMIC_LANES)));
+typedef int32_t Ints __attribute__((vector_size(4 * EPITOMIC_LANES)));
+typedef uint8_t Bytes __attribute__((vector_size(EPITOMIC_LANES)));
+typedef float UnalignedVec __attribute__((vector_size(4 * EPITOMIC_LANES), aligned(4), may_alias));
+typedef uint8_t UnalignedBytes __attribute__((vector_size(EPITOMIC_LANES), aligned(1), may_alias));
+
+INLINE Vec load(const float* p) { return *(const UnalignedVec*)p; }
+INLINE void store(float* p, Vec v) { *(UnalignedVec*)p = v; }
+INLINE Vec broadcast(float f) { return f - Vec{}; }
+INLINE Ints broadcast(int32_t i) { return i - Ints{}; }
+
+// The first `count` lanes; zeros after them.
+INLINE Vec load(const float* p, int64_t count) {
+  if (count >= LANES) return load(p);
+  Vec v = {};
+  for (int64_t i = 0; i < count; i++) v[i] = p[i];
+  return v;
+}
+
+INLINE void store(float* p, Vec v, int64_t count) {
+  if (count >= LANES) return store(p, v);
+  for (int64_t i = 0; i < count; i++) p[i] = v[i];
+}
+
+// Compilers make a loop of scalars of the generic conversions, so the usual targets have theirs written out.
+INLINE Ints widen(const uint8_t* p) {
+#if defined(__AVX512F__) && EPITOMIC_LANES == 16
+  return (Ints)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)p));
+#elif defined(__AVX2__) && EPITOMIC_LANES == 8
+  return (Ints)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i*)p));
+#else
+  return __builtin_convertvector(*(const UnalignedBytes*)p, Ints);
+#endif
+}
+
+INLINE void narrow(uint8_t* p, Ints v) {
+#if defined(__AVX512F__) && EPITOMIC_LANES == 16
+  _mm_storeu_si128((__m128i*)p, _mm512_cvtepi32_epi8((__m512i)v));
+#elif defined(__AVX2__) && EPITOMIC_LANES == 8
+  __m128i words = _mm_packus_epi32(_mm256_castsi256_si128((__m256i)v), _mm256_extracti128_si256((__m256i)v, 1));
+  _mm_storel_epi64((__m128i*)p, _mm_packus_epi16(words, words));
+#else
+  *(UnalignedBytes*)p = __builtin_convertvector(v, Bytes);
+#endif
+}
+
+INLINE Ints load_positions(const uint8_t* p, int64_t count) {
+  if (count >= LANES) return widen(p);
+  Ints v = {};
+  for (int64_t i = 0; i < count; i++) v[i] = p[i];
+  return v;
+}
+
+INLINE void store_positions(uint8_t* p, Ints v, int64_t count) {
+  if (count >= LANES) return narrow(p, v);
+  for (int64_t i = 0; i < count; i++) p[i] = (uint8_t)v[i];
+}
+
+// `mask ? a : b` lane by lane, as bits: NaNs pass.
+INLINE Vec select(Ints mask, Vec a, Vec b) { return mask ? a : b; }
+
+// A 4 x 4 block, transposed: from[i * from_row + j] goes to to[j * to_row + i].
+INLINE void transpose_block(const float* from, int64_t from_row, float* to, int64_t to_row) {
+  typedef float Four __attribute__((vector_size(16)));
+  typedef float UnalignedFour __attribute__((vector_size(16), aligned(4), may_alias));
+#if defined(__clang__)
+#define SHUFFLE(x, y, ...) __builtin_shufflevector(x, y, __VA_ARGS__)
+#else
+  typedef int32_t FourInts __attribute__((vector_size(16)));
+#define SHUFFLE(x, y, ...) __builtin_shuffle(x, y, FourInts{__VA_ARGS__})
+#endif
+  Four a = *(const UnalignedFour*)from, b = *(const UnalignedFour*)(from + from_row);
+  Four c = *(const UnalignedFour*)(from + 2 * from_row), d = *(const UnalignedFour*)(from + 3 * from_row);
+  Four ab = SHUFFLE(a, b, 0, 4, 1, 5), cd = SHUFFLE(c, d, 0, 4, 1, 5);
+  Four ab_high = SHUFFLE(a, b, 2, 6, 3, 7), cd_high = SHUFFLE(c, d, 2, 6, 3, 7);
+  *(UnalignedFour*)to = SHUFFLE(ab, cd, 0, 1, 4, 5);
+  *(UnalignedFour*)(to + to_row) = SHUFFLE(ab, cd, 2, 3, 6, 7);
+  *(UnalignedFour*)(to + 2 * to_row) = SHUFFLE(ab_high, cd_high, 0, 1, 4, 5);
+  *(UnalignedFour*)(to + 3 * to_row) = SHUFFLE(ab_high, cd_high, 2, 3, 6, 7);
+#undef SHUFFLE
+}
+
+// to (columns, rows) = from (rows, columns) transposed. Blocks at the ends overlap their neighbours.
+INLINE void transpose(const float* from, int64_t rows, int64_t from_row, int64_t columns, float* to, int64_t to_row) {
+  if (rows < 4 || columns < 4) {
+    for (int64_t i = 0; i < rows; i++)
+      for (int64_t j = 0; j < columns; j++) to[j * to_row + i] = from[i * from_row + j];
+    return;
+  }
+  for (int64_t i = 0; i < rows; i += 4) {
+    i = i < rows - 4 ? i : rows - 4;
+    for (int64_t j = 0; j < columns; j += 4) {
+      j = j < columns - 4 ? j : columns - 4;
+      transpose_block(from + i * from_row + j, from_row, to + j * to_row + i, to_row);
+    }
+  }
+}
+
+INLINE int64_t up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
+INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+INLINE int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+
+// Planes that are walked side by side lie an odd number of cache lines apart, so that they share no cache set.
+INLINE int64_t spread(int64_t floats) {
+  int64_t lines = up(floats, LINE) / LINE;
+  return (lines | 1) * LINE;
+}
+
+}  // namespace

@@ -1,0 +1,488 @@
+"""The native kernel against the same kernel in torch calls at double precision, and against all that may go wrong."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from epitomic.functional import epitomic_conv2d
+from epitomic.ops import native, winograd
+from epitomic.ops.matching import match, match_backward
+
+pytestmark = pytest.mark.skipif(native.NATIVE.library is None, reason=f"native kernel {native.NATIVE.reason}")
+
+EXAMPLES = int(os.environ.get("EPITOMIC_EXAMPLES", "60"))
+
+
+@dataclass
+class Case:
+    """A call of the kernel and its random data."""
+
+    x: Tensor  # (N, H, W, C)
+    epitomes: Tensor
+    bias: Tensor | None
+    gain: Tensor | None
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+
+    def forward(self) -> tuple[Tensor, Tensor]:
+        return native.forward(self.x, self.epitomes, self.bias, self.gain, self.kernel, self.stride)
+
+    def expected(self) -> tuple[Tensor, Tensor]:
+        return winograd.forward(*self.doubles(), self.kernel, self.stride)
+
+    def doubles(self) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+        bias, gain = (None if t is None else t.double() for t in (self.bias, self.gain))
+        return self.x.double(), self.epitomes.double(), bias, gain
+
+    def gradients(self, needs: tuple[bool, ...]) -> list[tuple[Tensor | None, Tensor | None]]:
+        """Native and expected, for the same winners."""
+        y, positions = self.expected()
+        dy = torch.randn(y.shape)
+        saved = y if self.gain is not None else None
+        args = (self.x, self.epitomes, self.bias, self.gain, self.kernel, self.stride, needs)
+        got = native.backward(dy, None if saved is None else saved.float(), positions, *args)
+        want = winograd.backward(dy.double(), saved, positions, *self.doubles(), self.kernel, self.stride, needs)
+        return list(zip(got, want, strict=True))
+
+
+def make_case(
+    *,
+    n: int = 2,
+    c: int = 5,
+    k: int = 7,
+    kernel: tuple[int, int] = (3, 3),
+    pool: tuple[int, int] = (2, 2),
+    stride: tuple[int, int] = (2, 2),
+    extra: tuple[int, int] = (6, 5),
+    bias: bool = True,
+    gain: bool = False,
+    seed: int = 0,
+) -> Case:
+    g = torch.Generator().manual_seed(seed)
+    f32 = torch.float32
+    return Case(
+        torch.randn(n, kernel[0] + extra[0], kernel[1] + extra[1], c, generator=g, dtype=f32),
+        torch.randn(k, c, kernel[0] + pool[0] - 1, kernel[1] + pool[1] - 1, generator=g, dtype=f32),
+        torch.randn(k, generator=g, dtype=f32) if bias else None,
+        torch.rand(k, pool[0] * pool[1], generator=g, dtype=f32) + 0.5 if gain else None,
+        kernel,
+        stride,
+    )
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    """Any geometry of up to 8 points per axis."""
+    kernel, pool = [], []
+    for _ in range(2):
+        points = draw(st.integers(1, 8))
+        kernel.append(draw(st.integers(1, points)))
+        pool.append(points - kernel[-1] + 1)
+    return make_case(
+        n=draw(st.integers(1, 5)),
+        c=draw(st.integers(1, 40)),
+        k=draw(st.integers(1, 40)),
+        kernel=(kernel[0], kernel[1]),
+        pool=(pool[0], pool[1]),
+        stride=(draw(st.integers(1, 5)), draw(st.integers(1, 5))),
+        extra=(draw(st.integers(0, 14)), draw(st.integers(0, 14))),
+        bias=draw(st.booleans()),
+        gain=draw(st.booleans()),
+        seed=draw(st.integers(0, 1000)),
+    )
+
+
+def assert_close(got: Tensor, want: Tensor) -> None:
+    """To float32's accuracy of the transforms, relative to the largest value."""
+    assert got.shape == want.shape
+    assert got.is_contiguous()
+    scale = want.abs().max().item() if want.numel() else 0.0
+    torch.testing.assert_close(got.double(), want.double(), rtol=0, atol=4e-5 * scale + 1e-6)
+
+
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(cases())
+def test_forward_matches_winograd(case: Case) -> None:
+    y, positions = case.forward()
+    expected_y, expected_positions = case.expected()
+    assert_close(y, expected_y)
+    assert (positions != expected_positions).float().mean() <= 0.01  # near-ties may go either way
+
+
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(cases())
+def test_gradients_match_winograd(case: Case) -> None:
+    for got, want in case.gradients((True, True, case.bias is not None, case.gain is not None)):
+        assert (got is None) == (want is None)
+        if got is not None and want is not None:
+            assert_close(got, want)
+
+
+@pytest.mark.parametrize(
+    ("n", "c", "k", "w", "d", "stride", "px"),
+    [
+        (3, 96, 192, 6, 3, 3, 54),  # several blocks and groups of panels
+        (2, 600, 40, 3, 3, 3, 17),  # depth beyond one pass
+        (2, 40, 600, 3, 3, 3, 17),
+        (2, 300, 310, 3, 3, 3, 17),  # U of more than one group
+        (8, 12, 96, 4, 3, 2, 110),  # many patches of few channels: slices of dU
+        (1, 40, 24, 5, 2, 2, 32),  # one image: channels are split among threads
+    ],
+)
+@pytest.mark.parametrize("gain", [False, True])
+def test_large(n: int, c: int, k: int, w: int, d: int, stride: int, px: int, gain: bool) -> None:
+    case = make_case(
+        n=n, c=c, k=k, kernel=(w, w), pool=(d, d), stride=(stride, stride), extra=(px - w, px - w), gain=gain
+    )
+    assert_close(case.forward()[0], case.expected()[0])
+    for got, want in case.gradients((True, True, True, gain)):
+        if got is not None and want is not None:
+            assert_close(got, want)
+
+
+@pytest.mark.parametrize("needs", [tuple(bool(i >> j & 1) for j in range(4)) for i in range(16)])
+def test_only_needed_gradients(needs: tuple[bool, ...]) -> None:
+    for (got, want), need in zip(make_case(gain=True).gradients(needs), needs, strict=True):
+        assert (got is not None) == need
+        if got is not None and want is not None:
+            assert_close(got, want)
+
+
+def test_ties_go_to_the_lowest_position() -> None:
+    case = make_case(bias=False)
+    case.x.zero_()
+    y, positions = case.forward()
+    assert not y.any()
+    assert not positions.any()
+    case = make_case()
+    case.epitomes.copy_(case.epitomes[:, :, :1, :1].expand_as(case.epitomes))  # all filters of an epitome are equal
+    case.x.fill_(1.0)
+    case.epitomes.round_()
+    assert not case.forward()[1].any()
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("gain", [False, True])
+def test_what_is_not_finite_shows(value: float, gain: bool) -> None:
+    """Where the input is not finite, so is every response that reads it; all others are as they were."""
+    case = make_case(kernel=(3, 3), stride=(3, 3), extra=(6, 6), gain=gain)
+    before = case.forward()[0]
+    case.x[1, 4, 4, 2] = value
+    after = case.forward()[0]
+    assert not after[1, 1, 1].isfinite().any()
+    after[1, 1, 1] = before[1, 1, 1]
+    assert torch.equal(after, before)
+
+
+def test_nan_in_an_epitome_shows() -> None:
+    case = make_case()
+    case.epitomes[3, 2, 1, 1] = float("nan")
+    y = case.forward()[0]
+    assert y[..., 3].isnan().all()
+    assert y[..., :3].isfinite().all()
+
+
+def test_nan_gradient_shows() -> None:
+    case = make_case()
+    y, positions = case.forward()
+    dy = torch.ones_like(y)
+    dy[0, 1, 1, 3] = float("nan")
+    args = (case.x, case.epitomes, case.bias, None, case.kernel, case.stride, (True, True, True, False))
+    dx, depitomes, dbias, _ = native.backward(dy, None, positions, *args)
+    assert dx is not None
+    assert dx[0, 3, 3].isnan().all()
+    assert dx[1].isfinite().all()
+    assert depitomes is not None
+    assert depitomes[3].isnan().any()
+    assert depitomes[2].isfinite().all()
+    assert dbias is not None
+    assert dbias.isnan().nonzero().tolist() == [[3]]
+
+
+@pytest.mark.parametrize("gain", [False, True])
+def test_no_images(gain: bool) -> None:
+    case = make_case(n=0, gain=gain)
+    y, positions = case.forward()
+    assert y.shape == positions.shape == (0, 4, 3, 7)
+    for got, want in case.gradients((True, True, True, gain)):
+        assert (got is None) == (want is None)
+        if got is not None and want is not None:
+            assert got.shape == want.shape
+            assert not got.any()
+
+
+def test_bad_sizes_are_errors() -> None:
+    case = make_case()
+    with pytest.raises(ValueError, match="do not fit"):
+        native.forward(case.x, case.epitomes[:, :3].contiguous(), None, None, case.kernel, case.stride)
+    with pytest.raises(ValueError, match="do not fit"):
+        native.forward(case.x[:, :2].contiguous(), case.epitomes, None, None, case.kernel, case.stride)
+    with pytest.raises(ValueError, match="do not fit"):
+        native.forward(case.x, case.epitomes, None, None, case.kernel, (0, 1))
+    with pytest.raises(ValueError, match="8 points"):
+        native.forward(case.x, torch.randn(7, 5, 9, 3), None, None, (3, 3), (1, 1))
+    with pytest.raises(ValueError, match="float32"):
+        native.forward(case.x.double(), case.epitomes.double(), None, None, case.kernel, case.stride)
+    with pytest.raises(ValueError, match="bias"):
+        native.forward(case.x, case.epitomes, torch.randn(6), None, case.kernel, case.stride)
+    with pytest.raises(ValueError, match="gain"):
+        native.forward(case.x, case.epitomes, None, torch.randn(7, 3), case.kernel, case.stride)
+    y, positions = case.forward()
+    args = (case.x, case.epitomes, None, None, case.kernel, case.stride, (True, True, False, False))
+    with pytest.raises(ValueError, match="dy"):
+        native.backward(y[:, :2].contiguous(), None, positions, *args)
+    with pytest.raises(ValueError, match="positions"):
+        native.backward(y, None, positions[:1].contiguous(), *args)
+
+
+def test_positions_out_of_the_window_write_nothing_outside() -> None:
+    """Positions come from the forward pass, but nothing stops a caller: any value is safe."""
+    case = make_case()
+    y, positions = case.forward()
+    args = (case.x, case.epitomes, None, None, case.kernel, case.stride, (True, True, False, False))
+    native.backward(y, None, torch.full_like(positions, 255), *args)
+
+
+@pytest.mark.long
+def test_more_than_2_to_the_31_values() -> None:
+    """Offsets beyond 32 bits: the last image of an input of more than 2^31 floats, whose pages are shared zeros."""
+    pixels = 2**31 // (64 * 64 * 16) + 1
+    x = torch.zeros(pixels, 64, 64, 16)  # 8 GB of address space; written pages come from `zeros`
+    x[-1] = torch.randn(64, 64, 16)
+    epitomes = torch.randn(4, 16, 4, 4)
+    y, _ = native.forward(x, epitomes, None, None, (3, 3), (61, 61))
+    want, _ = native.forward(x[-1:].clone(), epitomes, None, None, (3, 3), (61, 61))
+    assert torch.equal(y[-1:], want)
+    assert not y[:-1].any()
+
+
+@pytest.fixture
+def _threads():  # type: ignore[no-untyped-def]
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("_threads")
+@pytest.mark.parametrize("gain", [False, True])
+@pytest.mark.parametrize("n", [1, 13])
+def test_number_of_threads_changes_no_bit(gain: bool, n: int) -> None:
+    case = make_case(n=n, c=40, k=70, stride=(1, 1), extra=(14, 14), gain=gain)
+    dy = torch.randn(n, 15, 15, 70)
+    results = []
+    for threads in (1, 2, 3, 8):
+        torch.set_num_threads(threads)
+        y, positions = case.forward()
+        args = (case.x, case.epitomes, case.bias, case.gain, case.kernel, case.stride, (True, True, True, gain))
+        results.append([y, positions, *native.backward(dy, y if gain else None, positions, *args)])
+    for other in results[1:]:
+        for a, b in zip(results[0], other, strict=True):
+            assert a is b is None or torch.equal(a, b)  # type: ignore[arg-type]
+
+
+def test_calls_from_many_threads() -> None:
+    all_cases = [make_case(n=3, c=20 + i, k=30 + i, extra=(20, 20), seed=i) for i in range(4)]
+    expected = [case.forward()[0] for case in all_cases]
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(5):
+            for i, y in enumerate(pool.map(lambda i: all_cases[i % 4].forward()[0], range(16))):
+                assert torch.equal(y, expected[i % 4])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_works_after_fork() -> None:
+    """The helper threads do not survive a fork, as of a data loader: the child makes its own."""
+    code = """
+import os, torch
+from epitomic.ops import native
+torch.set_num_threads(2)
+x, e = torch.randn(4, 20, 20, 8), torch.randn(8, 8, 4, 4)
+y, _ = native.forward(x, e, None, None, (3, 3), (1, 1))
+pid = os.fork()
+if pid == 0:
+    torch.set_num_threads(2)
+    os._exit(0 if torch.equal(native.forward(x, e, None, None, (3, 3), (1, 1))[0], y) else 1)
+raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+# ---- kept epitomes
+
+
+def test_changed_epitomes_are_noticed() -> None:
+    """By every route: in place, through .data, a view, numpy, another layout of the same memory."""
+    case = make_case()
+    e = case.epitomes
+
+    def check() -> None:
+        assert_close(case.forward()[0], case.expected()[0])
+
+    def through_numpy() -> None:
+        e.numpy()[0, 0, 0, 0] += 1
+
+    def through_set() -> None:
+        e.set_(torch.randn(e.shape))  # type: ignore[call-overload]
+
+    routes = [
+        lambda: None,
+        lambda: e.add_(1),
+        lambda: e.data.add_(1),
+        lambda: e.data[1, 2, 0, 1].mul_(-1),
+        lambda: e.view(-1)[3:4].fill_(7),
+        lambda: e.detach().mul_(0.5),
+        lambda: e.copy_(torch.randn_like(e)),
+        through_numpy,
+        through_set,
+    ]
+    for change in routes:
+        for _ in range(3):  # packed, kept, taken from what is kept
+            check()
+        change()
+        check()
+
+
+def test_kept_epitomes_are_used_and_go_with_their_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
+    passes: list[int] = []
+    run = native._Call.run
+
+    def recording(self: native._Call, which: int) -> None:
+        passes.append(which)
+        run(self, which)
+
+    monkeypatch.setattr(native._Call, "run", recording)
+    native._PACKED.clear()
+    case = make_case()
+    for _ in range(4):
+        case.forward()
+    assert passes == [
+        *(native.PACK, native.FORWARD),
+        *(native.HASH, native.PACK, native.FORWARD),
+        *(native.HASH, native.FORWARD) * 2,
+    ]
+    case.epitomes.add_(1)  # a step of training: no hash, nothing kept
+    passes.clear()
+    case.forward()
+    assert passes == [native.PACK, native.FORWARD]
+    assert len(native._PACKED) == 1
+    del case
+    gc.collect()
+    assert len(native._PACKED) == 0
+
+
+def test_inference_tensors() -> None:
+    with torch.inference_mode():
+        case = make_case()
+        for _ in range(3):
+            assert_close(case.forward()[0], case.expected()[0])
+            case.epitomes.add_(1)
+
+
+def test_default_dtype_and_mode_of_the_first_call_do_not_matter() -> None:
+    """Scratch memory outlives its call: it must not be of another call's kind."""
+    native._SCRATCH.buffers.clear()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with torch.inference_mode():
+            make_case().forward()
+    finally:
+        torch.set_default_dtype(torch.float32)
+    case = make_case()
+    assert_close(case.forward()[0], case.expected()[0])
+    for got, want in case.gradients((True, True, True, False)):
+        if got is not None and want is not None:
+            assert_close(got, want)
+
+
+# ---- as an operator
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("gain", [False, True])
+def test_opcheck(channels_last: bool, gain: bool) -> None:
+    case = make_case(gain=gain)
+    x = case.x.permute(0, 3, 1, 2)
+    x = x.clone(memory_format=torch.channels_last if channels_last else torch.contiguous_format)
+    tensors = [None if t is None else t.requires_grad_() for t in (x, case.epitomes, case.bias, case.gain)]
+    torch.library.opcheck(match, (*tensors, case.kernel, case.stride, "native"))
+    with torch.no_grad():
+        y, positions = match(*tensors, case.kernel, case.stride, "native")
+        detached = [None if t is None else t.detach() for t in tensors]
+        needs = [True, True, True, gain]
+        args = (y, y if gain else None, positions, *detached, case.kernel, case.stride, needs, "native")
+        torch.library.opcheck(match_backward, args, test_utils=("test_schema", "test_faketensor"))
+
+
+def test_compiles_into_one_graph() -> None:
+    case = make_case()
+    x, epitomes = case.x.permute(0, 3, 1, 2).clone().requires_grad_(), case.epitomes.requires_grad_()
+
+    def loss(x: Tensor, epitomes: Tensor) -> Tensor:
+        return match(x.relu(), epitomes, case.bias, None, case.kernel, case.stride, "native")[0].square().sum()
+
+    def gradients(f):  # type: ignore[no-untyped-def]
+        return torch.autograd.grad(f(x, epitomes), (x, epitomes))
+
+    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    for a, b in zip(gradients(loss), gradients(compiled), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_auto_takes_it_also_when_compiled() -> None:
+    x, weight = torch.randn(2, 32, 20, 20), torch.randn(4, 32, 6, 6)
+
+    def f(x: Tensor, weight: Tensor) -> Tensor:
+        return epitomic_conv2d(x, weight, kernel_size=5, pool_size=2)
+
+    want = epitomic_conv2d(x, weight, kernel_size=5, pool_size=2, algorithm="native")
+    assert torch.equal(f(x, weight), want)
+    assert torch.equal(torch.compile(f, fullgraph=True, backend="aot_eager")(x, weight), want)
+
+
+# ---- having it, or not
+
+
+def run_python(code: str, **environment: str) -> str:
+    env = {**os.environ, **environment}
+    return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True).stdout
+
+
+def test_can_be_turned_off() -> None:
+    code = "from epitomic.ops.native import NATIVE; print(NATIVE)"
+    assert "turned off by EPITOMIC_NATIVE=0" in run_python(code, EPITOMIC_NATIVE="0")
+    assert "this machine has" in run_python(code, EPITOMIC_NATIVE="abacus")
+
+
+def test_baseline_target() -> None:
+    """What processors without AVX2 run: other widths of vectors and panels."""
+    code = """
+import torch
+from epitomic.functional import epitomic_conv2d
+from epitomic.ops import native, winograd
+assert native.NATIVE.target == "baseline"
+x, e, b = torch.randn(3, 20, 20, 13), torch.randn(21, 13, 5, 5), torch.randn(21)
+y, p = native.forward(x, e, b, None, (3, 3), (2, 2))
+want, _ = winograd.forward(x.double(), e.double(), b.double(), None, (3, 3), (2, 2))
+print((y - want).abs().max().item() < 1e-3)
+dy, args = torch.randn_like(y), (b, None, (3, 3), (2, 2), (True, True, True, False))
+got = native.backward(dy, None, p, x, e, *args)
+want = winograd.backward(dy.double(), None, p, x.double(), e.double(), b.double(), *args[1:])
+print(*((g - w).abs().max().item() < 1e-2 for g, w in zip(got, want) if g is not None))
+"""
+    assert "False" not in run_python(code, EPITOMIC_NATIVE="baseline")
+
+
+def test_points_out_of_order_are_an_error() -> None:
+    with pytest.raises(RuntimeError, match="order"):
+        native._check_points(torch.tensor([[1.0, 2.0], [1.0, 3.0], [0.0, 1.0]]))
