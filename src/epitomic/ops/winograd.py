@@ -28,7 +28,7 @@ from epitomic.ops.transforms import Transforms, plane_transforms
 
 # What a call may hold besides its results: U and dU of a group of epitomes, and the buffers of a chunk of patches. With
 # fewer patches the overhead of the calls shows, with more the caches miss (docs/performance.md).
-WORKSPACE_FLOATS = 5_500_000
+WORKSPACE_FLOATS = 5_000_000
 CHUNK_PATCHES = 384
 
 
@@ -171,8 +171,8 @@ class _Call:
         self.work = _Workspace(x)
 
     def groups(self) -> Iterator[slice]:
-        """Cuts the epitomes into equal groups whose U and dU take at most 5/8 of the workspace."""
-        size = _equal_parts(self.epitomes, max(1, 5 * WORKSPACE_FLOATS // (8 * max(1, self.floats_per_epitome))))
+        """Cuts the epitomes into equal groups whose U and dU take at most 2/3 of the workspace."""
+        size = _equal_parts(self.epitomes, max(1, 2 * WORKSPACE_FLOATS // (3 * max(1, self.floats_per_epitome))))
         for i in range(0, self.epitomes, size):
             yield slice(i, min(i + size, self.epitomes))
 
