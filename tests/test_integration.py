@@ -21,6 +21,11 @@ VARIANTS = {
 }
 
 
+@pytest.fixture(autouse=True)
+def _fresh_compiler() -> None:
+    torch._dynamo.reset()  # one layer class compiled for many tests would meet its limit of recompilations
+
+
 def make_layer(variant: str, algorithm: str = "auto") -> EpitomicConv2d:
     torch.manual_seed(0)
     return EpitomicConv2d(32, 8, **VARIANTS[variant], algorithm=algorithm)  # type: ignore[arg-type]
@@ -134,8 +139,9 @@ layer, x = EpitomicConv2d(32, 4, 3, normalize=True), torch.randn(4, 32, 10, 10)
 layer(x).square().mean().backward()
 whole = layer.weight.grad.clone()
 layer.zero_grad()
-DistributedDataParallel(layer)(x[2 * rank : 2 * rank + 2]).square().mean().backward()
-torch.testing.assert_close(layer.weight.grad, whole)
+parallel = DistributedDataParallel(layer)
+parallel(x[2 * rank : 2 * rank + 2]).square().mean().backward()
+torch.testing.assert_close(layer.weight.grad, whole, rtol=1e-3, atol=1e-5)
 """
     command = [sys.executable, "-c", script]
     processes = [subprocess.Popen([*command, str(rank), str(tmp_path / "store")]) for rank in range(2)]

@@ -9,6 +9,7 @@ Three reductions turn every epitomic layer of the paper into mini-epitome matchi
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import Literal, overload
 
@@ -124,7 +125,7 @@ def epitomic_conv2d(
     dtype = _compute_dtype(input)
     chosen = choose_algorithm(algorithm, geometry, input, weight, dtype)
     batch = input if input.dim() == 4 else input.unsqueeze(0)
-    with torch.autocast(input.device.type, enabled=False):
+    with torch.autocast(input.device.type, enabled=False) if _autocast_enabled(input) else contextlib.nullcontext():
         y, positions = _run(chosen, batch.to(dtype), weight, bias, geometry, normalize, eps)
     if input.dim() == 3:
         y, positions = y.squeeze(0), positions.squeeze(0)
@@ -202,10 +203,14 @@ def saves_enough(geometry: Geometry, channels: int) -> bool:
 
 def _compute_dtype(input: Tensor) -> torch.dtype:
     """The input's dtype, or autocast's where that is on: as ``conv2d``, we are on its list of lower-precision calls."""
-    device = input.device.type
-    if torch.is_autocast_enabled(device) and input.dtype != torch.float64:
-        return torch.get_autocast_dtype(device)
+    if _autocast_enabled(input) and input.dtype != torch.float64:
+        return torch.get_autocast_dtype(input.device.type)
     return input.dtype
+
+
+def _autocast_enabled(input: Tensor) -> bool:
+    device = input.device.type  # some, such as meta, have no autocast
+    return torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
 
 
 def _contrast_gain(minis: Tensor, geometry: Geometry, eps: float) -> Tensor:
@@ -269,7 +274,7 @@ def _check_tensors(input: Tensor, weight: Tensor, bias: Tensor | None) -> None:
             raise TypeError(f"{name} must be of a floating-point dtype, got {tensor.dtype}")
         if tensor.device != input.device:
             raise ValueError(f"{name} is on {tensor.device} and input on {input.device}: move them to one device")
-        if tensor.dtype != input.dtype and not torch.is_autocast_enabled(input.device.type):
+        if tensor.dtype != input.dtype and not _autocast_enabled(input):
             raise TypeError(f"{name} is {tensor.dtype} and input {input.dtype}: convert one to the other's dtype")
     if input.dim() not in (3, 4):
         raise ValueError(f"input must be (N, C, H, W) or (C, H, W), got shape {tuple(input.shape)}")
