@@ -16,6 +16,11 @@ COMMANDS = {
     "train": "train a network by a recipe",
     "evaluate": "test error and per-class figures of a trained network",
     "models": "the networks: layers, parameters, multiply-adds",
+    "filters": "draw the first layer's epitomes, one epitome's filters, or a deeper layer's patches",
+    "curves": "draw the convergence of runs, against epochs or seconds",
+    "explain": "what each epitomic layer matched on one image, and the image rebuilt",
+    "robustness": "error against the shift of the test images",
+    "report": "one page on one run or several, in one file",
     "bench": "time the layer against conv2d + max_pool2d, side by side",
     "info": "versions, processor, and which kernels are in use here and why not the others",
 }

@@ -1,0 +1,54 @@
+"""Error against the shift of the test images, 0 to 6 pixels in each direction, and how often the prediction changes.
+
+    epitomic robustness runs/epitomic-* runs/maxpool-* runs/maxout-* --out results/robustness-mnist
+
+writes a CSV with a row per run, shift and direction, and a figure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from epitomic.cli.filters import output_stem
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="run folders; seeds of one network are averaged")
+    parser.add_argument("--out", metavar="STEM", help="writes STEM.csv, .png and .svg; RUN/robustness if not given")
+    parser.add_argument("--shifts", type=int, default=6, metavar="PIXELS", help="the largest shift")
+    parser.add_argument("--images", type=int, metavar="N", help="the first N test images only")
+    parser.add_argument("--data-dir", metavar="DIR", help="where the image sets are; else EPITOMIC_DATA or the cache")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measures, prints the table, writes the files."""
+    from epitomic.visualisation import open_runs, save_figure
+    from epitomic.visualisation.robustness import (
+        grouped,
+        measure_shifts,
+        robustness_figure,
+        robustness_table,
+        save_rows,
+    )
+
+    runs = open_runs(args.runs, args.data_dir)
+    terminal = sys.stderr.isatty()
+
+    def tell(text: str) -> None:
+        if terminal:
+            print(f"\r{text:<60}", end="", file=sys.stderr, flush=True)
+
+    measured = [measure_shifts(view, most=args.shifts, images=args.images, progress=tell) for view in runs]
+    if terminal:
+        print(f"\r{'':<60}\r", end="", file=sys.stderr)
+    groups = grouped(runs, measured)
+    print(robustness_table(groups))
+    stem = Path(args.out) if args.out else output_stem(args.runs, "robustness")
+    table = Path(f"{stem}.csv")
+    save_rows((row for rows in measured for row in rows), table)
+    for file in [table, *save_figure(robustness_figure(groups), stem)]:
+        print(f"wrote {file}")
+    return 0

@@ -1,0 +1,186 @@
+"""Opens a run folder for looking at: what is there of it, finished or not."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from epitomic.data import NAMES, ImageSet, Standardize, load_set
+from epitomic.errors import UserError
+from epitomic.files import read_json
+from epitomic.models import from_pretrained
+
+
+@dataclass(frozen=True)
+class RunView:
+    """One run folder, read only. What an unfinished run does not have yet is None or empty.
+
+    Attributes:
+        folder: Where.
+        recipe: The resolved recipe, as JSON.
+        config: The network, its classes and the images' mean; None before the first epoch is over.
+        facts: Command, versions, machine.
+        results: The test set's figures; None if the run is not finished.
+        metrics: A line an epoch.
+        data_dir: Where the image sets are; None: see `data.sets.data_root`.
+    """
+
+    folder: Path
+    recipe: dict[str, Any]
+    config: dict[str, Any] | None
+    facts: dict[str, Any]
+    results: dict[str, Any] | None
+    metrics: list[dict[str, float]]
+    data_dir: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The folder's own name."""
+        return self.folder.resolve().name
+
+    @property
+    def model_name(self) -> str:
+        """Of the network."""
+        return str((self.config or {}).get("model") or _entry(self.recipe, "model", "name") or "network")
+
+    @property
+    def dataset(self) -> str:
+        """Of the image set."""
+        return str((self.config or {}).get("dataset") or _entry(self.recipe, "data", "name") or "unknown images")
+
+    @property
+    def seed(self) -> int:
+        """Of everything random in the run."""
+        return int(self.recipe.get("seed", 0))
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Their names, in the order of the labels."""
+        return tuple(map(str, (self.config or {}).get("classes", ())))
+
+    @property
+    def finished(self) -> bool:
+        """Whether the test set has been looked at."""
+        return self.results is not None
+
+    @cached_property
+    def model(self) -> nn.Module:
+        """The best weights so far, ready for evaluation."""
+        if self.config is None:
+            raise UserError(
+                f"{self.folder} has no weights yet, they come with the end of the first epoch: "
+                f"go on with `epitomic train --resume --out {self.folder}`"
+            )
+        return from_pretrained(self.folder)
+
+    @cached_property
+    def standardize(self) -> Standardize:
+        """The standardisation that the network was trained with."""
+        values, channels = (self.config or {}).get("standardize"), (self.config or {}).get("in_channels")
+        found = []
+        for key in ("mean", "std"):
+            entry = values.get(key) if isinstance(values, dict) else None
+            if (
+                not isinstance(entry, list)
+                or len(entry) != channels
+                or not all(isinstance(v, int | float) for v in entry)
+            ):
+                path = self.folder / "config.json"
+                raise UserError(f"{path} has no 'standardize' with a {key} of {channels} channels")
+            found.append(tuple(map(float, entry)))
+        return Standardize(mean=found[0], std=found[1])
+
+    @cached_property
+    def images(self) -> ImageSet:
+        """The image set of the run; an error that says how to get it if it is not there."""
+        if self.dataset not in NAMES:
+            raise UserError(f"{self.folder / 'config.json'} names no image set that is known: {self.dataset}")
+        try:
+            images = load_set(self.dataset, self.data_dir)
+        except UserError as error:
+            raise UserError(f"the images of {self.folder} ({self.dataset}) are not here: {error}") from None
+        config = self.config or {}
+        expected = (config.get("in_channels"), config.get("image_size"), config.get("num_classes"))
+        got = (images.channels, images.image_size, len(images.classes))
+        if expected != got:
+            raise UserError(
+                f"{self.folder / 'config.json'}: the network is for (channels, size, classes) {expected}, "
+                f"and {self.dataset} has {got}"
+            )
+        return images
+
+    def to_input(self, images: Tensor) -> Tensor:
+        """(N, C, H, W) bytes -> what the network takes, as in evaluation."""
+        return self.standardize(images.float().div_(255))
+
+    def to_pixels(self, x: Tensor) -> Tensor:
+        """The way back from `to_input`: (N, C, H, W), on the scale of 0 to 1, not clamped."""
+        mean, std = (x.new_tensor(v).reshape(1, -1, 1, 1) for v in (self.standardize.mean, self.standardize.std))
+        return x * std + mean
+
+
+def open_run(folder: str | Path, data_dir: str | None = None) -> RunView:
+    """A run folder that ``epitomic train`` made, or a folder with weights alone.
+
+    Raises:
+        UserError: If it is not one; the message says what is missing.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise UserError(f"no folder {folder}: RUN is what `epitomic train ... --out RUN` made")
+    names = ("recipe.json", "config.json", "run.json", "results.json")
+    recipe, config, facts, results = (read_json(folder / n) if (folder / n).is_file() else None for n in names)
+    if recipe is None and config is None:
+        raise UserError(f"{folder} is no run folder: it has neither recipe.json nor config.json")
+    if not (folder / "model.safetensors").is_file():
+        config = None
+    return RunView(folder, recipe or {}, config, facts or {}, results, _read_metrics(folder / "metrics.csv"), data_dir)
+
+
+def open_runs(folders: Sequence[str | Path], data_dir: str | None = None) -> list[RunView]:
+    """`open_run` for each."""
+    return [open_run(folder, data_dir) for folder in folders]
+
+
+def labels(runs: Sequence[RunView]) -> list[str]:
+    """A short name for each run: the network, and the folder where networks or image sets would not tell them apart.
+
+    Runs that differ in their seed alone have the same name.
+    """
+    groups = [group_key(run) for run in runs]
+    names = [run.model_name for run in runs]
+    if len({run.dataset for run in runs}) > 1:
+        names = [f"{name}, {run.dataset}" for name, run in zip(names, runs, strict=True)]
+    keys: dict[str, set[str]] = {}
+    for name, group in zip(names, groups, strict=True):
+        keys.setdefault(name, set()).add(group)
+    return [f"{n} ({r.name})" if len(keys[n]) > 1 else n for n, r in zip(names, runs, strict=True)]
+
+
+def group_key(run: RunView) -> str:
+    """The same for runs that differ in their seed alone."""
+    return repr(sorted((k, v) for k, v in run.recipe.items() if k != "seed")) if run.recipe else str(run.folder)
+
+
+def _entry(recipe: dict[str, Any], group: str, name: str) -> Any:
+    values = recipe.get(group)
+    return values.get(name) if isinstance(values, dict) else None
+
+
+def _read_metrics(path: Path) -> list[dict[str, float]]:
+    if not path.is_file():
+        return []
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise UserError(f"cannot read {path}: {error}") from None
+    if any("epoch" not in row for row in rows):
+        raise UserError(f"cannot read {path}: it has no column 'epoch'")
+    return rows

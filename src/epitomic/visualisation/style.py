@@ -1,0 +1,189 @@
+"""How the pictures look: colours for light and dark, text sizes, and writing PNG and SVG."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from epitomic.errors import UserError
+from epitomic.files import write_atomically
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Picture = NDArray[np.float64]  # (height, width, 4), on the scale of 0 to 1
+
+DPI = 200  # of PNG files; sizes are thought of at 100 per inch, so they come out at twice the size
+DEAD = (0.84, 0.27, 0.22)  # marks what never happens
+ACCENT = (0.20, 0.47, 0.85)  # the one hue of all heat maps; legible on both surfaces
+
+
+@dataclass(frozen=True)
+class Theme:
+    """Colours of a surface and what is on it. The series keep their order: the first run is always the first colour."""
+
+    surface: str
+    ink: str
+    muted: str
+    grid: str
+    series: tuple[str, ...]
+
+
+LIGHT = Theme(
+    surface="#ffffff",
+    ink="#1b1f24",
+    muted="#5b6570",
+    grid="#e3e6ea",
+    series=("#2563c9", "#d4572a", "#14866d", "#9a3f93", "#9b7300", "#4f5b66", "#c23a5e", "#3b8ea5"),
+)
+DARK = Theme(
+    surface="#161a20",
+    ink="#e8ebef",
+    muted="#a3adb8",
+    grid="#303741",
+    series=("#6ea8ff", "#ff9466", "#4fc9a9", "#d98bd3", "#dcb442", "#b4bfca", "#ff86a4", "#7cc6dc"),
+)
+
+
+@contextlib.contextmanager
+def drawing(theme: Theme = LIGHT, size: float = 13.0) -> Iterator[None]:
+    """Figures made inside have these colours and text of ``size`` pixels at 100 pixels an inch.
+
+    Raises:
+        UserError: If matplotlib is not installed.
+    """
+    try:
+        import matplotlib as mpl
+    except ImportError:
+        raise UserError("pictures need matplotlib: pip install 'epitomic[plots]'") from None
+    points = 0.72 * size  # a hundredth of an inch is 0.72 points
+    colours = dict.fromkeys(
+        ("text.color", "axes.labelcolor", "axes.titlecolor", "xtick.labelcolor", "ytick.labelcolor"), theme.ink
+    )
+    settings: dict[str, Any] = {
+        **colours,
+        "xtick.color": theme.muted,
+        "ytick.color": theme.muted,
+        "axes.edgecolor": theme.muted,
+        "axes.facecolor": "none",
+        "figure.facecolor": theme.surface,
+        "axes.linewidth": 0.8,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "grid.color": theme.grid,
+        "grid.linewidth": 0.8,
+        "font.size": points,
+        "axes.titlesize": points,
+        "axes.labelsize": points,
+        "xtick.labelsize": 0.92 * points,
+        "ytick.labelsize": 0.92 * points,
+        "legend.fontsize": 0.92 * points,
+        "legend.frameon": False,
+        "svg.hashsalt": "epitomic",  # the same picture is the same file
+        "figure.dpi": 100,
+    }
+    with mpl.rc_context(settings):  # type: ignore[arg-type]
+        yield
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of so many pixels at 100 an inch; of no window system, so that it works everywhere."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width / 100, height / 100))
+
+
+def picture_axes(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
+    """Axes without ticks at these pixels of ``figure``, counted from the top left."""
+    across, down = figure.get_size_inches() * 100
+    axes = figure.add_axes((left / across, 1 - (top + height) / down, width / across, height / down))
+    axes.set_axis_off()
+    return axes
+
+
+def show_picture(figure: Figure, picture: Picture, left: float, top: float, width: float, height: float) -> Axes:
+    """Draws a picture there, each of its pixels a sharp square."""
+    axes = picture_axes(figure, left, top, width, height)
+    axes.imshow(picture, interpolation="nearest", aspect="auto", vmin=0, vmax=1)
+    return axes
+
+
+def place_text(figure: Figure, left: float, top: float, text: str, **options: Any) -> None:
+    """Text at these pixels of ``figure``, counted from the top left."""
+    across, down = figure.get_size_inches() * 100
+    options.setdefault("va", "top")
+    figure.text(left / across, 1 - top / down, text, **options)
+
+
+def save_figure(figure: Figure, stem: str | Path) -> list[Path]:
+    """Writes STEM.png and STEM.svg.
+
+    Raises:
+        UserError: If they cannot be written.
+    """
+    files = []
+    for kind in ("png", "svg"):
+        path = Path(f"{stem}.{kind}")
+        contents = encode_figure(figure, kind)
+        write_atomically(path, lambda temporary, contents=contents: temporary.write_bytes(contents))  # type: ignore[misc]
+        files.append(path)
+    return files
+
+
+def encode_figure(figure: Figure, kind: str) -> bytes:
+    """The figure as a PNG or SVG file; the same bytes every time."""
+    import matplotlib as mpl
+
+    buffer = io.BytesIO()
+    metadata: dict[str, Any] = {"Date": None} if kind == "svg" else {"Software": None}
+    with mpl.rc_context({"svg.hashsalt": "epitomic"}):
+        figure.savefig(buffer, format=kind, dpi=DPI, metadata=metadata, facecolor=figure.get_facecolor())
+    return buffer.getvalue()
+
+
+def enlarge(picture: Picture, factor: int) -> Picture:
+    """Each pixel as ``factor`` x ``factor`` of them."""
+    return picture.repeat(factor, 0).repeat(factor, 1)
+
+
+def encode_picture(picture: Picture) -> bytes:
+    """A picture as a PNG file, with transparency where it has some."""
+    try:
+        from PIL import Image
+    except ImportError:
+        raise UserError("pictures need matplotlib and Pillow: pip install 'epitomic[plots]'") from None
+    pixels = (picture.clip(0, 1) * 255).round().astype(np.uint8)
+    image: Any = Image.fromarray(pixels)
+    if bool((pixels[..., 3] == 255).all()):
+        image = image.convert("RGB")
+        if bool((pixels[..., 0] == pixels[..., 1]).all() and (pixels[..., 1] == pixels[..., 2]).all()):
+            image = image.convert("L")
+    buffer = io.BytesIO()
+    image.save(buffer, format="PNG", optimize=True)
+    return buffer.getvalue()
+
+
+def data_uri(contents: bytes, kind: str) -> str:
+    """A file as an address that holds it, for pages without other files."""
+    mime = {"png": "image/png", "svg": "image/svg+xml"}[kind]
+    return f"data:{mime};base64,{base64.b64encode(contents).decode('ascii')}"
+
+
+def tile(pictures: list[Picture], columns: int, gap: int) -> Picture:
+    """Pictures of one size in rows, with transparent gaps between them."""
+    height, width = pictures[0].shape[:2]
+    rows = -(-len(pictures) // columns)
+    canvas = np.zeros((rows * (height + gap) - gap, columns * (width + gap) - gap, 4))
+    for number, picture in enumerate(pictures):
+        top, left = (number // columns) * (height + gap), (number % columns) * (width + gap)
+        canvas[top : top + height, left : left + width] = picture
+    return canvas
