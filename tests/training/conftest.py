@@ -26,7 +26,7 @@ class Finished:
 
 def command(out: Path, *options: str, recipe: Sequence[str] = SHORT) -> list[str]:
     """To run in a process of its own."""
-    return [sys.executable, "-m", "epitomic", "train", *recipe, "--out", str(out), *options]
+    return [sys.executable, "-m", "epitomic", "train", *recipe, "--no-report", "--out", str(out), *options]
 
 
 def run(out: Path, *options: str, recipe: Sequence[str] = SHORT) -> Finished:

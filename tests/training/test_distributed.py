@@ -58,7 +58,7 @@ def test_torchrun(single: Path, tmp_path: Path) -> None:
         "-m",
         "epitomic",
     ]
-    words = ["train", *ONE_EPOCH, "--out", str(tmp_path / "run")]
+    words = ["train", *ONE_EPOCH, "--no-report", "--out", str(tmp_path / "run")]
     finished = subprocess.run([*launcher, *words], capture_output=True, text=True, timeout=300, check=False)
     assert finished.returncode == 0, finished.stderr
     assert_close(single, tmp_path / "run")

@@ -4,7 +4,7 @@
     epitomic train cifar10 --out runs/c10 --model maxpool_small --epochs 5 --optimizer.lr 0.02
     epitomic train --resume --out runs/c10          goes on after an interruption
 
-Everything is left in the folder: weights, metrics, results, checkpoints.
+Everything is left in the folder: weights, metrics, results, checkpoints, and report.html, a page to look at.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--threads", type=int, metavar="N", help="of a process; results repeat to the bit for the same N"
     )
     parser.add_argument("--save-every", type=float, default=60.0, metavar="SECONDS", help="between checkpoints")
+    parser.add_argument("--no-report", action="store_true", help="do not write report.html at the end")
     parser.add_argument("--quiet", action="store_true", help="show nothing but errors")
     add_options(parser.add_argument_group("recipe", "settings; the defaults are the recipe's"), Recipe)  # type: ignore[arg-type]
 
@@ -111,4 +112,23 @@ def _train(args: argparse.Namespace, recipe: Recipe, folder: Run, rank: int) -> 
             f"{results['parameters']:,} parameters, {seconds:.0f} s\n"
             f"everything is in {folder.folder}; look again with: epitomic evaluate {folder.folder}"
         )
+    if rank == 0 and not args.no_report:
+        _report(args, folder)
     return 0
+
+
+def _report(args: argparse.Namespace, folder: Run) -> None:
+    """Writes the page on the run; a page that cannot be written does not fail a training that is over."""
+    try:
+        from epitomic.visualisation.report import NAME, write_report
+        from epitomic.visualisation.runs import open_run
+
+        path = folder.folder / NAME
+        write_report([open_run(folder.folder, args.data_dir)], path)
+        if not args.quiet:
+            print(f"the report is {path}: open it in a browser")
+    except Exception as error:
+        print(
+            f"epitomic: no report was written ({error}); try: epitomic report {folder.folder}",
+            file=sys.stderr,
+        )

@@ -116,11 +116,14 @@ def explain(run: RunView, image: Tensor | str | Path | int) -> Explanation:
 
 
 def position_colours(pool: tuple[int, int]) -> NDArray[np.float64]:
-    """A colour for each position, blended between four corners, (D, D, 3)."""
-    rows, columns = (np.linspace(0, 1, d) if d > 1 else np.zeros(1) for d in pool)
-    r, c = rows[:, None, None], columns[None, :, None]
-    (a, b), (d, e) = CORNERS
-    return (1 - r) * ((1 - c) * a + c * b) + r * ((1 - c) * d + c * e)
+    """A colour for each position, (D, D, 3): its hue is the direction from the middle, grey in the middle itself."""
+    if pool == (2, 2):
+        return CORNERS.copy()
+    r, c = np.meshgrid(*(np.linspace(-1, 1, d) if d > 1 else np.zeros(1) for d in pool), indexing="ij")
+    far = np.maximum(abs(r), abs(c))
+    hue = (np.arctan2(r, c) / (2 * np.pi))[..., None] + np.array([0, 1 / 3, 2 / 3])
+    wave = 0.5 + 0.5 * np.cos(2 * np.pi * hue)
+    return 0.42 + far[..., None] * (wave - 0.5) * 0.8
 
 
 def position_map(match: Match, channel: int) -> Picture:

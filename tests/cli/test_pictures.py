@@ -1,0 +1,121 @@
+"""The commands that draw, through the command line."""
+
+from __future__ import annotations
+
+import csv
+import runpy
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+
+from epitomic.cli import main
+from tests.training.conftest import SHORT
+from tests.visualisation.conftest import MakeRun, folder, make_run  # noqa: F401
+
+
+def test_every_command_draws(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+    Image.new("RGBA", (20, 31), "red").save(tmp_path / "red.png")
+    out = tmp_path / "out"
+    for words in (
+        ["filters", folder, "--out", out / "filters"],
+        ["filters", folder, folder, "--sharp", "--grey", "--contrast", "shared", "--out", out / "two"],
+        ["filters", folder, "--epitome", "2", "--out", out / "epitome"],
+        ["filters", folder, "--layer", "2", "--images", "40", "--out", out / "patches"],
+        ["curves", folder, "--out", out / "curves", "--against", "seconds", "--scale", "linear"],
+        ["explain", folder, tmp_path / "red.png", "--out", out / "red"],
+        ["explain", folder, "3", "--out", out / "three"],
+        ["robustness", folder, "--images", "20", "--shifts", "1", "--out", out / "robustness"],
+        ["report", folder, "--images", "20", "--no-robustness", "--out", out / "report.html"],
+    ):
+        assert main(list(map(str, words))) == 0, words
+    text = capsys.readouterr().out
+    names = ("filters", "two", "epitome", "patches", "curves", "red", "three", "robustness")
+    for name in names:
+        assert f"wrote {out / name}.png" in text
+        assert (out / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+        assert b"<svg" in (out / f"{name}.svg").read_bytes()[:1000]
+    assert len(list(csv.DictReader((out / "robustness.csv").open()))) == 5
+    assert "relative error" in text
+    assert (out / "report.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("filters {none}", "no folder"),
+        ("filters {empty}", "is no run folder"),
+        ("filters {begun}", "has no weights yet"),
+        ("filters {run} --epitome 99", "--epitome must be from 0 to 15"),
+        ("filters {run} {run} --epitome 1", "--epitome is for one RUN, got 2"),
+        ("filters {run} --epitome 1 --layer 2", "not both"),
+        ("filters {run} --layer x", "unknown layer 'x'"),
+        ("filters {run} --contrast x", "--contrast"),
+        ("filters {plain} --epitome 1", "has no epitomes"),
+        ("curves {begun}", "no epoch is over yet"),
+        ("curves {run} --metric eror", "unknown --metric 'eror'"),
+        ("curves {run} --against hours", "unknown --against 'hours'"),
+        ("curves {run} --scale x", "unknown --scale 'x'"),
+        ("explain {run} {none}", "is not there"),
+        ("explain {run} 99999", "from 0 to 359"),
+        ("explain {begun} 0", "has no weights yet"),
+        ("robustness {run} --shifts 0", "--shifts must be from 1 to 7"),
+        ("robustness {run} --images 0", "--images must be at least 1"),
+        ("robustness {begun}", "has no weights yet"),
+        ("report {none}", "no folder"),
+        ("report {run} --images 0", "--images must be at least 1"),
+        ("report {run} --out {none}/../run-0/config.json/x.html --images 20 --no-robustness", "cannot write"),
+    ],
+)
+def test_bad_input_is_one_line_and_code_2(
+    words: str,
+    message: str,
+    folder: Path,  # noqa: F811
+    make_run: MakeRun,  # noqa: F811
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "run-0").symlink_to(folder)
+    places = {
+        "none": tmp_path / "none.png",
+        "empty": tmp_path / "empty",
+        "run": folder,
+        "begun": make_run(epochs=0, finished=False) if "begun" in words else "",
+        "plain": make_run("maxpool_small") if "plain" in words else "",
+    }
+    assert main(words.format(**places).split()) == 2
+    text = capsys.readouterr().err
+    assert message in text
+    assert text.count("\n") == 1
+
+
+def test_training_ends_with_a_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = torch.get_num_threads()
+    short = ["train", *SHORT[:3], "--epochs", "1", "--threads", "1"]
+    assert main([*short, "--out", str(tmp_path / "run")]) == 0
+    assert f"the report is {tmp_path / 'run' / 'report.html'}" in capsys.readouterr().out
+    assert (tmp_path / "run" / "report.html").is_file()
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("no ink")
+
+    monkeypatch.setattr("epitomic.visualisation.report.write_report", fail)
+    assert main([*short, "--out", str(tmp_path / "other")]) == 0
+    captured = capsys.readouterr()
+    assert "no report was written (no ink)" in captured.err
+    assert "test error" in captured.out
+    assert not (tmp_path / "other" / "report.html").exists()
+    torch.set_num_threads(threads)
+
+
+def test_the_example_runs(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+    example = Path(__file__).parents[2] / "examples" / "look_at_a_run.py"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["look_at_a_run.py", str(folder)])
+    names = runpy.run_path(str(example))
+    assert names["figure"].axes
+    assert (tmp_path / "look_at_a_run.png").is_file()

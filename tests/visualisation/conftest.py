@@ -1,0 +1,58 @@
+"""Run folders made by hand: networks as they are initialised, and the files that a training leaves."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from epitomic.data import Standardize, load_set
+from epitomic.evaluation import score
+from epitomic.models import create_model, from_pretrained, save_pretrained
+from epitomic.options import to_dict
+from epitomic.training.recipes import get_recipe
+from epitomic.training.run import COLUMNS
+
+MakeRun = Callable[..., Path]
+
+
+@pytest.fixture(scope="session")
+def make_run(tmp_path_factory: pytest.TempPathFactory) -> MakeRun:
+    """Makes a run on the digits; ``epochs`` lines of metrics, weights if there is one, results if it is finished."""
+
+    def make(
+        model: str = "epitomic_small", *, seed: int = 0, epochs: int = 3, finished: bool = True, name: str = "run"
+    ) -> Path:
+        folder = tmp_path_factory.mktemp(name) / f"{name}-{seed}"
+        folder.mkdir()
+        recipe = get_recipe("digits")
+        recipe = replace(recipe, model=replace(recipe.model, name=model, width=0.25), seed=seed)
+        (folder / "recipe.json").write_text(json.dumps(to_dict(recipe)))
+        (folder / "run.json").write_text(json.dumps({"command": "epitomic train digits", "versions": {}}))
+        lines = [",".join(COLUMNS)]
+        lines += [f"{e},{20 * e},0.1,1.0,0.5,1.0,{0.5 / (1 + e) + 0.01 * seed},{e}" for e in range(epochs)]
+        (folder / "metrics.csv").write_text("\n".join(lines) + "\n")
+        if epochs:
+            images = load_set("digits")
+            torch.manual_seed(seed)
+            network = create_model(model, image_size=8, width=0.25)
+            standardize = Standardize.of(images.train)
+            extra = {"dataset": "digits", "classes": list(images.classes), "standardize": asdict(standardize)}
+            save_pretrained(network, folder, **extra)
+        if finished:
+            test = score(from_pretrained(folder), images.test, standardize).report(images.classes)
+            results = {"test": test, "validation_error": 0.1, "best_epoch": 1, "epochs": epochs, "parameters": 12345}
+            (folder / "results.json").write_text(json.dumps({**results, "wall_seconds": 9.0, "epoch_seconds": 3.0}))
+        return folder
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def folder(make_run: MakeRun) -> Path:
+    """A finished run of a small epitomic network."""
+    return make_run()

@@ -1,0 +1,212 @@
+"""Mosaics, receptive fields, patches, curves, shifts and mistakes."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from epitomic.errors import UserError
+from epitomic.evaluation import Scores
+from epitomic.models import create_model
+from epitomic.visualisation import (
+    confusion_figure,
+    curves,
+    curves_figure,
+    epitome_figure,
+    epoch_seconds,
+    exciting_patches,
+    filters_figure,
+    first_epitomes,
+    measure_shifts,
+    mosaic,
+    open_run,
+    patches_figure,
+    robustness_figure,
+    save_figure,
+    worst_mistakes,
+)
+from epitomic.visualisation.mosaics import SMOOTH
+from epitomic.visualisation.receptive import receptive_windows
+from epitomic.visualisation.robustness import ShiftRow, grouped, robustness_table, save_rows, shift_images, summarize
+from epitomic.visualisation.timing import layer_times
+from tests.visualisation.conftest import MakeRun
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "text"),
+    [
+        ("epitomic_small", (6, 6), "48 epitomes of 6 × 6, filters of 5 × 5"),
+        ("maxpool_small", (5, 5), "48 filters of 5 × 5"),
+        ("maxout_small", (10, 10), "48 × 4 maxout filters of 5 × 5"),
+        ("topographic_small_norm", (12, 12), "3 epitomes of 12 × 12, filters of 5 × 5"),
+    ],
+)
+def test_mosaics_of_all_kinds(name: str, size: tuple[int, int], text: str) -> None:
+    found = first_epitomes(create_model(name, in_channels=3))
+    assert found.text == text
+    columns = 3
+    picture = mosaic(found, columns=columns)
+    rows = -(-len(found.weight) // columns)
+    assert picture.shape == (rows * (size[0] + 1) - 1, columns * (size[1] + 1) - 1, 4)
+    assert mosaic(found, columns=columns, smooth=True).shape[1] == SMOOTH * picture.shape[1]
+    assert 0 <= picture.min() <= 0.1
+    assert 0.9 <= picture.max() <= 1
+
+
+def test_contrast_shows_weak_epitomes_and_keeps_zero_grey() -> None:
+    model = create_model("epitomic_small", in_channels=3)
+    layer = model.get_submodule("features.layer1.conv")
+    with torch.no_grad():
+        before = mosaic(first_epitomes(model))
+        layer.weight[5] *= 1e-3  # type: ignore[index, operator]
+        torch.testing.assert_close(mosaic(first_epitomes(model)), before)
+        weak = mosaic(first_epitomes(model), contrast="shared", columns=48)[:, 35:41, :3]
+        assert np.abs(weak - 0.5).max() < 0.01
+        layer.weight.zero_()  # type: ignore[operator, union-attr]
+    assert np.allclose(mosaic(first_epitomes(model))[..., :3][mosaic(first_epitomes(model))[..., 3] == 1], 0.5)
+    grey = mosaic(first_epitomes(model), colour=False)
+    assert np.array_equal(grey[..., 0], grey[..., 1])
+
+
+@pytest.mark.parametrize("name", ["epitomic_small", "maxpool_small", "maxout_small", "topographic_small_norm"])
+def test_windows_hold_all_that_a_unit_sees(name: str) -> None:
+    torch.manual_seed(0)
+    model = create_model(name, image_size=28, conv_dropout=0.0).double()
+    x = torch.randn(1, 1, 28, 28, dtype=torch.float64, requires_grad=True)
+    windows = receptive_windows(model, x.detach())
+    reached: dict[str, torch.Tensor] = {}
+    features = model.get_submodule("features")
+    for layer in ("layer1", "layer2", "layer3"):
+        y = features[: int(layer[-1])](x)  # type: ignore[operator, index]
+        (grad,) = torch.autograd.grad(y[0, :, 1, 1].sum(), x)
+        reached[layer] = grad[0, 0].abs().amax(1).nonzero()[:, 0]
+    for layer, rows in reached.items():
+        last = "pool" if name == "maxpool_small" else "conv"
+        window = windows[f"features.{layer}.{last}"]
+        first = window.start + window.step
+        assert rows.min() >= max(0, first)
+        assert rows.max() < first + window.size
+
+
+def test_patches_that_excite_most_are_found(folder: Path) -> None:
+    run = open_run(folder)
+    images = run.images.test.images[:60]
+    found = exciting_patches(run, images, "1", units=4, count=5)
+    layer = run.model.get_submodule("features.layer1.conv")
+    with torch.no_grad():
+        best = layer(run.to_input(images)).flatten(2).amax(2)  # (N, K)
+    for unit, row, chosen in zip(found.units.tolist(), found.responses, found.images, strict=True):
+        expected = best[:, unit].topk(5)
+        torch.testing.assert_close(row, expected.values)
+        assert set(chosen.tolist()) <= set(range(60))
+        assert len(set(chosen.tolist())) == 5
+    assert found.patches.shape == (4, 5, 1, 5, 5)
+    patches_figure(exciting_patches(run, images, "features.layer2.conv", units=3), "title")
+    with pytest.raises(UserError, match="--layer must be from 1 to 3"):
+        exciting_patches(run, images, "4")
+    with pytest.raises(UserError, match=r"did you mean 'features\.layer2"):
+        exciting_patches(run, images, "features.layer2.con")
+
+
+def test_figures_are_written_the_same_every_time(folder: Path, tmp_path: Path) -> None:
+    run = open_run(folder)
+    for figure in (filters_figure([run]), filters_figure([run] * 5), epitome_figure(run, 3), curves_figure([run])):
+        files = save_figure(figure, tmp_path / "one") + save_figure(figure, tmp_path / "two")
+        assert [f.suffix for f in files] == [".png", ".svg", ".png", ".svg"]
+        assert files[0].read_bytes() == files[2].read_bytes()
+        assert files[1].read_bytes() == files[3].read_bytes()
+    with pytest.raises(UserError, match="--epitome must be from 0 to 15"):
+        epitome_figure(run, 99)
+
+
+def test_seeds_become_a_mean_and_a_band(make_run: MakeRun) -> None:
+    runs = [open_run(make_run(seed=s)) for s in (0, 1)] + [open_run(make_run("maxpool_small", epochs=5))]
+    one, other = curves(runs)
+    assert one.label == "epitomic_small (2 seeds)"
+    assert other.label == "maxpool_small"
+    np.testing.assert_allclose(one.values, [[0.5, 0.25, 0.5 / 3], [0.51, 0.26, 0.5 / 3 + 0.01]])
+    np.testing.assert_allclose(one.mean, one.values.mean(0))
+    np.testing.assert_allclose(one.band[1], one.values[1])
+    np.testing.assert_allclose(epoch_seconds(runs[0]), [3, 6, 9])
+    timed = curves(runs, against="seconds")
+    assert timed[0].x[0] == 3
+    assert timed[0].x[-1] == 9
+    with pytest.raises(UserError, match="--metric"):
+        curves(runs, metric="error")
+
+
+def test_runs_of_different_recipes_are_told_apart(make_run: MakeRun) -> None:
+    runs = [make_run(name="one"), make_run(name="two")]
+    recipe = json.loads((runs[1] / "recipe.json").read_text())
+    recipe["optimizer"]["lr"] = 0.5
+    (runs[1] / "recipe.json").write_text(json.dumps(recipe))
+    assert [c.label for c in curves([open_run(r) for r in runs])] == [
+        "epitomic_small (one-0)",
+        "epitomic_small (two-0)",
+    ]
+
+
+def test_shifts_move_by_whole_pixels_and_repeat_the_border() -> None:
+    x = torch.arange(12).reshape(1, 1, 3, 4)
+    assert torch.equal(shift_images(x, 0, 0), x)
+    assert shift_images(x, 1, 0)[0, 0].tolist() == [[0, 1, 2, 3], [0, 1, 2, 3], [4, 5, 6, 7]]
+    assert shift_images(x, 0, -2)[0, 0].tolist() == [[2, 3, 3, 3], [6, 7, 7, 7], [10, 11, 11, 11]]
+
+
+def test_robustness_is_measured_in_four_directions(folder: Path, tmp_path: Path) -> None:
+    run = open_run(folder)
+    rows = measure_shifts(run, most=2, images=50)
+    assert [(r.shift, r.direction) for r in rows[:3]] == [(0, "none"), (1, "left"), (1, "right")]
+    assert len(rows) == 9
+    assert rows[0].changed == 0
+    test = run.images.test
+    moved = run.to_input(shift_images(test.images[:50], 0, -1))
+    with torch.no_grad():
+        predicted, plain = (run.model(x).argmax(1) for x in (moved, run.to_input(test.images[:50])))
+    assert rows[1].errors == int((predicted != test.labels[:50]).sum())
+    assert rows[1].changed == pytest.approx(float((predicted != plain).double().mean()))
+    groups = grouped([run], [rows])
+    assert summarize(rows)[1] == [pytest.approx(np.mean([r.error for r in rows[1:5]]))]
+    assert "epitomic_small" in robustness_table(groups)
+    save_rows(rows, tmp_path / "rows.csv")
+    saved = list(csv.DictReader((tmp_path / "rows.csv").open()))
+    assert len(saved) == 9
+    assert saved[0]["seed"] == "0"
+    assert len(robustness_figure(groups, size=(360, 560)).axes) == 2
+    with pytest.raises(UserError, match="--shifts"):
+        measure_shifts(run, most=8)
+
+
+def test_tables_average_directions_then_seeds() -> None:
+    rows = [
+        ShiftRow("digits", "m", seed, f"r{seed}", 1, direction, 10, 0, error, 0.0)
+        for seed, direction, error in [(0, "left", 0.1), (0, "up", 0.3), (1, "left", 0.5), (1, "up", 0.5)]
+    ]
+    assert summarize(rows) == {1: [pytest.approx(0.2), pytest.approx(0.5)]}
+    assert "35.00 (20.00-50.00)" in robustness_table({"m": rows})
+
+
+def test_the_worst_mistakes_come_first() -> None:
+    scores = Scores(torch.tensor([[0.0, 5.0], [0.0, 1.0], [3.0, 0.0]]), torch.tensor([0, 0, 0]))
+    found = worst_mistakes(scores)
+    assert [m.index for m in found] == [0, 1]
+    assert found[0].predicted == 1
+    assert found[0].label_probability == pytest.approx(1 / (1 + np.exp(5)))
+    assert sum(share for _, share in found[0].probabilities) == pytest.approx(1)
+    confusion_figure([[3, 1], [0, 2]], ["a", "b"], title="t")
+
+
+def test_times_of_layers_leave_the_network_alone(folder: Path) -> None:
+    run = open_run(folder)
+    before = {name: p.clone() for name, p in run.model.named_parameters()}
+    times = layer_times(run.model, run.to_input(run.images.test.images[:4]), repetitions=1)
+    assert times[0].name == "features.layer1.conv"
+    assert all(t.forward >= 0 and t.backward >= 0 for t in times)
+    assert all(p.grad is None and torch.equal(p, before[name]) for name, p in run.model.named_parameters())
+    assert not isinstance(run.model, nn.Sequential)
