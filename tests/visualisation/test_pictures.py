@@ -68,7 +68,7 @@ def test_contrast_shows_weak_epitomes_and_keeps_zero_grey() -> None:
         torch.testing.assert_close(mosaic(first_epitomes(model)), before)
         weak = mosaic(first_epitomes(model), contrast="shared", columns=48)[:, 35:41, :3]
         assert np.abs(weak - 0.5).max() < 0.01
-        layer.weight.zero_()  # type: ignore[operator, union-attr]
+        layer.weight.zero_()  # type: ignore[operator]
     assert np.allclose(mosaic(first_epitomes(model))[..., :3][mosaic(first_epitomes(model))[..., 3] == 1], 0.5)
     grey = mosaic(first_epitomes(model), colour=False)
     assert np.array_equal(grey[..., 0], grey[..., 1])

@@ -47,9 +47,9 @@ def note(text: str) -> str:
     return f'<p class=note role="note">{escape(text)}</p>'
 
 
-def picture(image: Picture, alt: str, *, width: int | None = None, style: str = "") -> str:
-    """A picture of pixels, transparent where it has no surface of its own."""
-    size = f' style="width:{width}px"' if width else ""
+def picture(image: Picture, alt: str, *, width: str = "", style: str = "") -> str:
+    """A picture of pixels, transparent where it has no surface of its own; ``width`` as CSS has it."""
+    size = f' style="width:{escape(width)}"' if width else ""
     address = data_uri(encode_picture(image), "png")
     down, over = image.shape[:2]
     return f'<img class="{escape(style)}" src="{address}" alt="{escape(alt)}" width={over} height={down}{size}>'

@@ -69,14 +69,17 @@ class RunView:
         """Whether the test set has been looked at."""
         return self.results is not None
 
-    @cached_property
-    def model(self) -> nn.Module:
-        """The best weights so far, ready for evaluation."""
+    def _check_weights(self) -> None:
         if self.config is None:
             raise UserError(
                 f"{self.folder} has no weights yet, they come with the end of the first epoch: "
                 f"go on with `epitomic train --resume --out {self.folder}`"
             )
+
+    @cached_property
+    def model(self) -> nn.Module:
+        """The best weights so far, ready for evaluation."""
+        self._check_weights()
         return from_pretrained(self.folder)
 
     @cached_property
@@ -99,6 +102,7 @@ class RunView:
     @cached_property
     def images(self) -> ImageSet:
         """The image set of the run; an error that says how to get it if it is not there."""
+        self._check_weights()
         if self.dataset not in NAMES:
             raise UserError(f"{self.folder / 'config.json'} names no image set that is known: {self.dataset}")
         try:

@@ -13,7 +13,7 @@ from epitomic.visualisation import html
 from epitomic.visualisation.collect import RunReport
 from epitomic.visualisation.curves import METRICS, curves, curves_figure
 from epitomic.visualisation.mistakes import LEGIBLE, Mistake, confused_pairs
-from epitomic.visualisation.mosaics import SMOOTH, first_epitomes, mosaic, to_picture
+from epitomic.visualisation.mosaics import first_epitomes, mosaic, to_picture
 from epitomic.visualisation.patches import patches_picture
 from epitomic.visualisation.positions import PositionUse
 from epitomic.visualisation.robustness import grouped, robustness_figure, summarize
@@ -98,19 +98,19 @@ def epitomes(reports: Reports) -> str:
         return ""
     found = [first_epitomes(report.run.model) for _, report in shown]
     pictures = [mosaic(e, smooth=True) for e in found]
-    scale = min(12.0, 1100 / max(p.shape[1] / SMOOTH for p in pictures))
+    widest = max(p.shape[1] for p in pictures)
     cards = []
     for (title, report), first, image in zip(shown, found, pictures, strict=True):
         alt = f"Mosaic of the {first.text} of the first layer of {title}."
-        tag = html.picture(image, alt, width=round(image.shape[1] / SMOOTH * scale), style="mosaic")
+        tag = html.picture(image, alt, width=f"{100 * image.shape[1] / widest:.2f}%", style="mosaic")
         own = html.figure(tag, first.text + (", normalised by Eq. 3" if first.centred else ""))
         deeper = []
         for patches in report.patches:
             block = patches_picture(patches, columns=4)
             tag = html.picture(
-                enlarge(block, 2), f"Patches that excite {len(patches.units)} units of {patches.name} most."
+                enlarge(block, 3), f"Patches that excite {len(patches.units)} units of {patches.name} most."
             )
-            caption = f"Each block: the {patches.patches.shape[1]} patches that excite one unit of {patches.name} most."
+            caption = f"Each block: the {patches.patches.shape[1]} patches that excite one unit most."
             deeper.append((short_name(patches.name), html.figure(tag, caption)))
         head = title if len(reports) > 1 else ""
         opened = [html.card(name, part) for name, part in deeper[:1]] if len(reports) == 1 else []
