@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from epitomic.data import Split, Standardize
+from epitomic.data import Split, Standardize, plain_batches
 from epitomic.evaluation import Scores, score
 from epitomic.models import create_model
 
@@ -26,7 +26,7 @@ def test_a_class_without_images() -> None:
 def test_score_is_the_network_in_evaluation_mode() -> None:
     model = create_model("epitomic_small", image_size=8, width=0.25).train()
     split = Split(torch.randint(0, 256, (7, 1, 8, 8), dtype=torch.uint8), torch.arange(7))
-    result = score(model, split, Standardize((0.5,), (0.25,)))
+    result = score(model, plain_batches(split, Standardize((0.5,), (0.25,))))
     assert model.training
     expected = model.eval()((split.images.float() / 255 - 0.5) / 0.25)
     torch.testing.assert_close(result.scores, expected.detach())

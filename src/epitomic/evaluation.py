@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from epitomic.data.batches import Standardize
-from epitomic.data.sets import Split
-
-BATCH = 500
+from epitomic.data.feed import Batch
 
 
 @dataclass(frozen=True)
@@ -33,21 +32,25 @@ class Scores:
         """How many images are classified wrongly."""
         return int((self.scores.argmax(1) != self.labels).sum())
 
+    @property
+    def top5_errors(self) -> int:
+        """Of how many images the label is not among the five highest scores."""
+        highest = self.scores.topk(min(5, self.scores.shape[1]), dim=1).indices
+        return len(self.labels) - int((highest == self.labels[:, None]).sum())
+
     def report(self, classes: tuple[str, ...]) -> dict[str, Any]:
         """All figures, as JSON can hold them."""
         from torchmetrics.functional.classification import multiclass_confusion_matrix
 
         count = len(self.labels)
-        ranks = self.scores.topk(min(5, len(classes)), dim=1).indices  # (N, 5)
-        hits = ranks == self.labels[:, None]
         matrix = multiclass_confusion_matrix(self.scores.argmax(1), self.labels, num_classes=len(classes))
         right, actual, predicted = matrix.diag(), matrix.sum(1), matrix.sum(0)
         return {
             "images": count,
             "error": self.errors / count,
             "errors": self.errors,
-            "top1": float(hits[:, :1].sum()) / count,
-            "top5": float(hits.sum()) / count,
+            "top1": 1 - self.errors / count,
+            "top5": 1 - self.top5_errors / count,
             "loss": self.loss,
             "classes": {
                 name: {
@@ -63,21 +66,32 @@ class Scores:
 
 @torch.no_grad()
 def score(
-    model: nn.Module,
-    split: Split,
-    standardize: Standardize,
-    *,
-    autocast: contextlib.AbstractContextManager[Any] | None = None,
+    model: nn.Module, batches: Iterable[Batch], *, autocast: contextlib.AbstractContextManager[Any] | None = None
 ) -> Scores:
-    """Runs a network over images, as they are, in evaluation mode."""
+    """Runs a network over images in evaluation mode.
+
+    Where a batch has several views of each image, (N, V, C, H, W), their class probabilities are averaged, and the
+    score is the logarithm of the average.
+    """
     training = model.training
     model.eval()
     parameter = next(model.parameters())
     dtype = parameter.dtype if parameter.dtype == torch.float64 else torch.float32
-    scores = []
+    scores, labels = [], []
     with autocast or contextlib.nullcontext():
-        for images in split.images.split(BATCH):
-            batch = standardize(images.to(dtype).div_(255)).to(parameter.device, memory_format=torch.channels_last)
-            scores.append(model(batch).float().cpu())
+        for images, targets in batches:
+            views = images.flatten(0, -4) if images.dim() == 5 else images
+            outputs = model(views.to(parameter.device, dtype, memory_format=torch.channels_last)).float()
+            if images.dim() == 5 and images.shape[1] > 1:
+                outputs = average_probabilities(outputs.unflatten(0, images.shape[:2]))
+            scores.append(outputs.cpu())
+            labels.append(targets)
     model.train(training)
-    return Scores(torch.cat(scores) if scores else torch.empty(0), split.labels)
+    if not scores:
+        return Scores(torch.empty(0, 1), torch.empty(0, dtype=torch.long))
+    return Scores(torch.cat(scores), torch.cat(labels))
+
+
+def average_probabilities(scores: Tensor) -> Tensor:
+    """(N, V, classes) of V views to (N, classes): the logarithm of the mean of their class probabilities."""
+    return scores.log_softmax(2).logsumexp(1) - math.log(scores.shape[1])

@@ -2,7 +2,7 @@
 
 A field made by `option` carries its one-line description and its limits. From them follow ``--help``, the checks, and
 an option per field, nested ones dotted: ``--optimizer.lr 0.02``. A group with a ``name`` may be given by it alone:
-``--model maxpool_small`` is ``--model.name maxpool_small``.
+``--model maxpool_small`` is ``--model.name maxpool_small``; and a field may have a short name of its own, an ``alias``.
 """
 
 from __future__ import annotations
@@ -29,10 +29,12 @@ def option(
     above: float | None = None,
     below: float | None = None,
     choices: Sequence[str] = (),
+    alias: str | None = None,
 ) -> Any:
     """A dataclass field with a description and limits."""
     limits = {"at least": at_least, "above": above, "below": below}
-    return dataclasses.field(default=default, metadata={"help": help, "limits": limits, "choices": tuple(choices)})
+    metadata = {"help": help, "limits": limits, "choices": tuple(choices), "alias": alias}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def add_options(parser: argparse.ArgumentParser, kind: type) -> None:
@@ -41,6 +43,8 @@ def add_options(parser: argparse.ArgumentParser, kind: type) -> None:
         names = [f"--{path}"]
         if path.endswith(".name"):
             names.insert(0, f"--{path.removesuffix('.name')}")
+        if field.metadata.get("alias"):
+            names.insert(0, f"--{field.metadata['alias']}")
         parser.add_argument(
             *names,
             dest=PREFIX + path,

@@ -14,6 +14,7 @@ from epitomic.errors import UserError, unknown
 # Command -> one line of help. Each has a module here with ``configure(parser)`` and ``run(args) -> exit status``.
 COMMANDS = {
     "train": "train a network by a recipe",
+    "prepare": "make a store of photographs from class folders",
     "evaluate": "test error and per-class figures of a trained network",
     "models": "the networks: layers, parameters, multiply-adds",
     "filters": "draw the first layer's epitomes, one epitome's filters, or a deeper layer's patches",

@@ -1,15 +1,19 @@
 """Evaluates a trained network on its test set, and writes evaluation.json beside it.
 
-epitomic evaluate runs/digits
+    epitomic evaluate runs/digits
+    epitomic evaluate runs/imagenette --data-dir data/imagenette --crops 10
+
+Of photographs, the folder `val` is the test set, and class probabilities are averaged over the crops.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from epitomic.data import NAMES, Standardize
+from epitomic.data import NAMES, PHOTOGRAPHS, Batch, Standardize
 from epitomic.errors import UserError, unknown
 from epitomic.files import read_json, write_json
 
@@ -19,11 +23,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run folder: config.json and model.safetensors")
     parser.add_argument("--data", metavar="NAME", help="another image set than the one it was trained on")
     parser.add_argument("--data-dir", metavar="DIR", help="where the image sets are; else EPITOMIC_DATA or the cache")
+    parser.add_argument("--crops", type=int, choices=(1, 10), default=10, help="of each photograph")
+    parser.add_argument("--workers", type=int, metavar="N", help="processes that read photographs; half the cores")
 
 
 def run(args: argparse.Namespace) -> int:
     """Scores the test set; prints and writes the figures."""
-    from epitomic.data import load_set
     from epitomic.evaluation import score
     from epitomic.models import from_pretrained
 
@@ -31,18 +36,18 @@ def run(args: argparse.Namespace) -> int:
     path = Path(args.run) / "config.json"
     config = read_json(path)
     name = args.data or config.get("dataset")
-    if name not in NAMES:
-        raise (
-            unknown("data set", str(name), NAMES) if args.data else UserError(f"{path} names no image set: add --data")
-        )
-    images = load_set(name, args.data_dir)
-    standardize = read_standardize(path, config, images.channels)
+    if name not in (*NAMES, *PHOTOGRAPHS):
+        known = unknown("data set", str(name), (*NAMES, *PHOTOGRAPHS))
+        raise known if args.data else UserError(f"{path} names no image set: add --data")
+    standardize = read_standardize(path, config, int(config.get("in_channels", 0)))
+    open_set = _open_photographs if name in PHOTOGRAPHS else _open_memory
+    batches, classes, got = open_set(name, args, config, standardize)
     expected = (config.get("in_channels"), config.get("image_size"), config.get("num_classes"))
-    got = (images.channels, images.image_size, len(images.classes))
     if expected != got:
         raise UserError(f"{path}: the network is for (channels, size, classes) {expected}, and {name} has {got}")
-    report = score(model, images.test, standardize).report(images.classes)
-    write_json(Path(args.run) / "evaluation.json", {"dataset": name, **report})
+    report = score(model, batches).report(classes)
+    crops = {"crops": args.crops} if name in PHOTOGRAPHS else {}
+    write_json(Path(args.run) / "evaluation.json", {"dataset": name, **crops, **report})
 
     print(f"{name}, {report['images']} test images: error {100 * report['error']:.2f} % ({report['errors']} wrong)")
     print(f"top-1 {100 * report['top1']:.2f} %   top-5 {100 * report['top5']:.2f} %   loss {report['loss']:.4f}")
@@ -51,6 +56,39 @@ def run(args: argparse.Namespace) -> int:
         recall, precision = (f"{100 * v:.2f} %" if v is not None else "-" for v in (row["recall"], row["precision"]))
         print(f"{label:<12}{row['images']:>8}{recall:>10}{precision:>11}")
     return 0
+
+
+Opened = tuple[Iterable[Batch], tuple[str, ...], tuple[int, int, int]]  # batches, classes, (channels, size, classes)
+
+
+def _open_memory(name: str, args: argparse.Namespace, config: dict[str, Any], standardize: Standardize) -> Opened:
+    from epitomic.data import load_set, plain_batches
+
+    images = load_set(name, args.data_dir)
+    shape = (images.channels, images.image_size, len(images.classes))
+    return plain_batches(images.test, standardize), images.classes, shape
+
+
+def _open_photographs(name: str, args: argparse.Namespace, config: dict[str, Any], standardize: Standardize) -> Opened:
+    from epitomic.data.crops import Photographs, center_crop, ten_crops
+    from epitomic.data.folders import check_classes
+    from epitomic.data.open import default_workers, find_photographs, open_split
+    from epitomic.data.photographs import check_crop
+    from epitomic.data.pixels import need_images
+    from epitomic.data.views import evaluation_batches
+    from epitomic.options import from_dict
+
+    need_images()
+    root, source = find_photographs(name, args.data_dir), str(Path(args.run) / "config.json")
+    settings = from_dict(Photographs, config.get("photographs", vars(Photographs())), source)
+    images = open_split(root, "val", settings.size)
+    crop = int(config.get("image_size", 0))
+    check_crop(crop, images.size)
+    check_classes({source: list(map(str, config.get("classes", ()))), str(root): images.classes})
+    views = ten_crops if args.crops == 10 else center_crop
+    workers = default_workers() if args.workers is None else args.workers
+    batches = evaluation_batches(images, views, crop, standardize, workers=workers)
+    return batches, images.classes, (3, crop, len(images.classes))
 
 
 def read_standardize(path: Path, config: dict[str, Any], channels: int) -> Standardize:

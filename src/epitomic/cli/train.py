@@ -2,6 +2,7 @@
 
     epitomic train digits --out runs/digits
     epitomic train cifar10 --out runs/c10 --model maxpool_small --epochs 5 --optimizer.lr 0.02
+    epitomic train imagenette --data-dir data/imagenette --model maxpool --width 0.25 --crop 112
     epitomic train --resume --out runs/c10          goes on after an interruption
 
 Everything is left in the folder: weights, metrics, results, checkpoints, and report.html, a page to look at.
@@ -15,6 +16,7 @@ import os
 import sys
 import warnings
 
+from epitomic.data.open import default_workers
 from epitomic.errors import UserError
 from epitomic.options import add_options, overridden
 from epitomic.training.checkpoint import DamageWarning
@@ -34,6 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--threads", type=int, metavar="N", help="of a process; results repeat to the bit for the same N"
     )
+    parser.add_argument("--workers", type=int, metavar="N", help="processes that read images from disk; half the cores")
     parser.add_argument("--save-every", type=float, default=60.0, metavar="SECONDS", help="between checkpoints")
     parser.add_argument("--no-report", action="store_true", help="do not write report.html at the end")
     parser.add_argument("--quiet", action="store_true", help="show nothing but errors")
@@ -57,6 +60,8 @@ def _prepare(args: argparse.Namespace, folder: Run) -> Recipe:
     """The recipe to run; an error if the folder holds another, or one that is not to be resumed."""
     if args.devices < 1:
         raise UserError(f"--devices must be at least 1, got {args.devices}")
+    if args.workers is not None and args.workers < 0:
+        raise UserError(f"--workers must be at least 0, got {args.workers}")
     if args.resume and not folder.exists() and args.recipe is None:
         raise UserError(f"nothing to resume: {folder.recipe_path} is not there")
     stored = folder.read_recipe() if args.resume and folder.exists() else None
@@ -88,6 +93,7 @@ def _train(args: argparse.Namespace, recipe: Recipe, folder: Run, rank: int) -> 
         accelerator=args.accelerator,
         devices=int(os.environ["LOCAL_WORLD_SIZE"]) if torchrun else args.devices,
         nodes=int(os.environ["GROUP_WORLD_SIZE"]) if torchrun else 1,
+        workers=default_workers() if args.workers is None else args.workers,
         save_every=args.save_every,
         quiet=args.quiet,
     )
@@ -106,6 +112,11 @@ def _train(args: argparse.Namespace, recipe: Recipe, folder: Run, rank: int) -> 
         return 2
     if rank == 0 and not args.quiet:
         test, seconds = results["test"], results["wall_seconds"]
+        if "center" in results:
+            print(
+                f"10 crops: top-5 error {100 * (1 - test['top5']):.2f} %; "
+                f"centre crop: error {100 * results['center']['error']:.2f} %"
+            )
         print(
             f"test error {100 * test['error']:.2f} % ({test['errors']} of {test['images']}), "
             f"validation error {100 * results['validation_error']:.2f} % at epoch {results['best_epoch'] + 1}, "

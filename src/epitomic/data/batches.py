@@ -30,7 +30,10 @@ class Standardize:
 
     def __call__(self, images: Tensor) -> Tensor:
         """(N, C, H, W) on the scale of 0 to 1, standardised."""
-        mean, std = (torch.tensor(v, dtype=images.dtype).reshape(1, -1, 1, 1) for v in (self.mean, self.std))
+        mean, std = (
+            torch.tensor(v, dtype=images.dtype, device=images.device).reshape(1, -1, 1, 1)
+            for v in (self.mean, self.std)
+        )
         return images.sub_(mean).div_(std)
 
 

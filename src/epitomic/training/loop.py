@@ -1,8 +1,8 @@
 """The training loop.
 
-Everything random is a function of (seed, epoch, batch): the order of the samples (`data.batches`), their augmentation
-and the dropout masks (`models.dropout`). So a checkpoint holds no generator, and a run that was stopped at any moment
-goes on to the same bits.
+Everything random is a function of (seed, epoch, batch) or (seed, epoch, sample): the order of the samples and their
+augmentation, which a `Feed` of `data` knows, and the dropout masks (`models.dropout`). So a checkpoint holds no
+generator, and a run that was stopped at any moment goes on to the same bits.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 import signal
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -19,7 +20,8 @@ from lightning_fabric import Fabric
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor, nn
 
-from epitomic.data import Standardize, TrainingBatches, hold_out, load_set
+from epitomic.data import PHOTOGRAPHS, Batch, Feed, MemoryFeed, Part, load_set, open_photographs
+from epitomic.data.feed import BAD_SHARE, SKIP, too_many
 from epitomic.errors import UserError
 from epitomic.evaluation import score
 from epitomic.models import create_model, from_pretrained, save_pretrained
@@ -45,6 +47,7 @@ class Settings:
         accelerator: Fabric's: ``"cpu"``, ``"cuda"``, ``"mps"`` or ``"auto"``.
         devices: Processes on this machine.
         nodes: Machines.
+        workers: Of each process, that read images from disk.
         save_every: Seconds between checkpoints within an epoch.
         quiet: Show nothing.
     """
@@ -53,6 +56,7 @@ class Settings:
     accelerator: str = "cpu"
     devices: int = 1
     nodes: int = 1
+    workers: int = 1
     save_every: float = 60.0
     quiet: bool = False
 
@@ -63,6 +67,8 @@ class State:
 
     epoch: int = 0
     batch: int = 0  # of the epoch, the next one to do
+    images: int = 0  # of the epoch, seen so far
+    bad: int = 0  # of the epoch, that could not be read
     loss: float = 0.0  # summed over the epoch's images so far
     errors: float = 0.0  # the same
     best_error: float | None = None  # on the validation set
@@ -70,6 +76,14 @@ class State:
     best_epoch: int | None = None
     seconds: float = 0.0  # of training so far, over all resumptions
     rows: list[list[Any]] = field(default_factory=list)  # of metrics.csv
+
+
+class Sums(NamedTuple):
+    """Over the images of a step."""
+
+    loss: float
+    errors: int
+    images: int
 
 
 class Stopped(Exception):  # noqa: N818
@@ -91,29 +105,27 @@ class Trainer:
 
     def __init__(self, recipe: Recipe, run: Run, settings: Settings) -> None:
         self.recipe, self.run, self.settings = recipe, run, settings
-        self.set = load_set(recipe.data.name, settings.data_dir)
-        training, self.validation = hold_out(self.set.train, recipe.data.validation)
-        self.standardize = Standardize.of(training)
-        self.batches = TrainingBatches(training, recipe.batch_size, recipe.augmentation, self.standardize, recipe.seed)
-        _check_batches(recipe, settings, len(training))
+        self.feed = open_feed(recipe, settings)
+        _check_batches(recipe, settings, self.feed.images)
 
         self.fabric = _fabric(recipe, settings)
         self.fabric.launch()
         self.main = self.fabric.global_rank == 0
+        self.part = Part(self.fabric.global_rank, self.fabric.world_size, recipe.accumulate, self.fabric.device)
 
         torch.manual_seed(recipe.seed)  # the initial weights; nothing after them draws from this generator
         model = create_model(
             recipe.model.name,
-            num_classes=len(self.set.classes),
-            in_channels=self.set.channels,
-            image_size=self.set.image_size,
+            num_classes=len(self.feed.classes),
+            in_channels=self.feed.channels,
+            image_size=self.feed.image_size,
             **recipe.model.arguments(),
         )
         self.dtype = torch.float64 if recipe.precision == "64-true" else torch.float32
         self.model = model.to(self.fabric.device, self.dtype)
         self.average = WeightAverage(self.model, recipe.ema) if recipe.ema else None
         self.optimizer = create_optimizer(self.model, recipe.optimizer)
-        self.rate = LearningRate(recipe.schedule, recipe.optimizer.lr, len(self.batches), recipe.epochs)
+        self.rate = LearningRate(recipe.schedule, recipe.optimizer.lr, len(self.feed), recipe.epochs)
         self.state = State()
         self._restore()
         self.wrapped, self.wrapped_optimizer = self.fabric.setup(self.model, self.optimizer)
@@ -122,7 +134,7 @@ class Trainer:
     @property
     def step(self) -> int:
         """Steps done."""
-        return self.state.epoch * len(self.batches) + self.state.batch
+        return self.state.epoch * len(self.feed) + self.state.batch
 
     @property
     def evaluated(self) -> nn.Module:
@@ -140,7 +152,7 @@ class Trainer:
         if self.main:
             self.run.begin(recipe, {"processes": self.fabric.world_size, "first_step": self.step})
         log = TensorBoard(self.run.folder / "tensorboard", self.step, enabled=self.main)
-        steps, quiet = recipe.epochs * len(self.batches), self.settings.quiet or not self.main
+        steps, quiet = recipe.epochs * len(self.feed), self.settings.quiet or not self.main
         self.wrapped.train()
         began, saved = time.monotonic() - state.seconds, time.monotonic()
         with (
@@ -148,20 +160,24 @@ class Trainer:
             Progress(steps, self.step, recipe.batch_size, recipe.epochs, quiet=quiet) as progress,
         ):
             while state.epoch < recipe.epochs and not self.rate.finished:
-                order = self.batches.order(state.epoch)
-                while state.batch < len(self.batches):
+                stream = self.feed.stream(state.epoch, state.batch, self.part)
+                while state.batch < len(self.feed):
                     lr = self.rate.at(self.step)
-                    loss, errors = self._train_step(order, lr)
+                    sums = self._train_step(stream, lr)
                     due = time.monotonic() - saved > self.settings.save_every
-                    loss, errors, due, stopped = self._sum_over_processes(loss, errors, due, stop.received)
-                    if not math.isfinite(loss):
+                    sums, due, stopped = self._sum_over_processes(sums, due, stop.received)
+                    if not math.isfinite(sums.loss):
                         raise UserError(self._not_finite(lr))
+                    state.bad += self.feed.count(state.batch) - sums.images
+                    if state.bad > BAD_SHARE * self.feed.images:
+                        raise too_many(state.bad, self.feed.images, self.feed.bad)
                     state.batch += 1
-                    state.loss += loss
-                    state.errors += errors
+                    state.images += sums.images
+                    state.loss += sums.loss
+                    state.errors += sums.errors
                     state.seconds = time.monotonic() - began
-                    progress.advance(state.epoch, self.step, state.loss / (state.batch * recipe.batch_size))
-                    log.step(self.step, lr=lr, loss=loss / recipe.batch_size)
+                    progress.advance(state.epoch, self.step, state.loss / max(1, state.images))
+                    log.step(self.step, lr=lr, loss=sums.loss / max(1, sums.images))
                     if stopped:
                         raise Stopped(stop.received or signal.SIGTERM, self._save())
                     if due:
@@ -176,69 +192,76 @@ class Trainer:
                 saved = time.monotonic()
         log.close()
 
-    def _train_step(self, order: Tensor, lr: float) -> tuple[float, float]:
-        """One step on this process's part of the global batch; the sums of its losses and errors."""
+    def _train_step(self, stream: Iterator[Batch], lr: float) -> Sums:
+        """One step on this process's part of the global batch."""
         recipe, state, step = self.recipe, self.state, self.step
         for group in self.optimizer.param_groups:
             group["lr"] = lr
-        size = recipe.batch_size // self.fabric.world_size // recipe.accumulate
-        loss_sum = errors = 0.0
-        for piece in range(recipe.accumulate):
-            first = (self.fabric.global_rank * recipe.accumulate + piece) * size  # place in the global batch
-            images, labels = self.batches.get(order, state.epoch, state.batch, slice(first, first + size))
+        # The gradient is the mean over the images of the global batch, in whatever parts they come.
+        share = self.feed.count(state.batch) / self.fabric.world_size / recipe.accumulate
+        loss_sum, errors, count = 0.0, 0, 0
+        for piece, places in enumerate(self.part.slices(recipe.batch_size)):
+            images, labels = next(stream)
             images = images.to(self.fabric.device, self.dtype, memory_format=torch.channels_last)
             labels = labels.to(self.fabric.device)
-            key_dropout(self.model, recipe.seed, step, first)
+            key_dropout(self.model, recipe.seed, step, places.start)
             with self.fabric.no_backward_sync(self.wrapped, enabled=piece + 1 < recipe.accumulate):
                 scores = self.wrapped(images)
-                loss = F.cross_entropy(scores, labels, label_smoothing=recipe.label_smoothing)
-                self.fabric.backward(loss / recipe.accumulate)
-            loss_sum += loss.item() * size
-            errors += (scores.detach().argmax(1) != labels).sum().item()
+                loss = F.cross_entropy(
+                    scores, labels, ignore_index=SKIP, label_smoothing=recipe.label_smoothing, reduction="sum"
+                )
+                self.fabric.backward(loss / share / recipe.accumulate)
+            loss_sum += loss.item()
+            errors += int(((scores.detach().argmax(1) != labels) & (labels != SKIP)).sum())
+            count += int((labels != SKIP).sum())
         if recipe.optimizer.max_norm is not None:
             self.fabric.clip_gradients(self.wrapped, self.wrapped_optimizer, max_norm=recipe.optimizer.max_norm)
         self.wrapped_optimizer.step()
         self.wrapped_optimizer.zero_grad()
         if self.average:
             self.average.update(step)
-        return loss_sum, errors
+        return Sums(loss_sum, errors, count)
 
-    def _sum_over_processes(self, loss: float, errors: float, due: bool, stop: int) -> tuple[float, float, bool, bool]:
+    def _sum_over_processes(self, sums: Sums, due: bool, stop: int) -> tuple[Sums, bool, bool]:
         """Sums of the step, and what any process wants, so that all do the same."""
         if self.fabric.world_size > 1:
-            values = torch.tensor([loss, errors, due and self.main, stop != 0], dtype=torch.float64)
-            loss, errors, due, stop = self._sum(values).tolist()
-        return loss, errors, bool(due), bool(stop)
+            values = torch.tensor([*sums, due and self.main, stop != 0], dtype=torch.float64)
+            loss, errors, images, due, stop = self._sum(values).tolist()
+            sums = Sums(loss, int(errors), int(images))
+        return sums, bool(due), bool(stop)
 
     def _end_epoch(self) -> dict[str, float]:
         """Validates, keeps the weights if they are the best so far, notes the figures, turns to the next epoch."""
-        state, seen = self.state, len(self.batches) * self.recipe.batch_size
-        val_loss, val_error = self._validate()
+        state = self.state
+        val_loss, val_error, val_top5_error = self._validate()
         if state.best_error is None or (val_error, val_loss) < (state.best_error, state.best_loss):
             state.best_error, state.best_loss, state.best_epoch = val_error, val_loss, state.epoch
             if self.main:
-                save_pretrained(self.evaluated, self.run.folder, **self._description())
+                save_pretrained(self.evaluated, self.run.folder, **self.feed.describe())
         figures = {
             "lr": self.rate.at(self.step - 1),
-            "train_loss": state.loss / seen,
-            "train_error": state.errors / seen,
+            "train_loss": state.loss / max(1, state.images),
+            "train_error": state.errors / max(1, state.images),
             "val_loss": val_loss,
             "val_error": val_error,
+            "val_top5_error": val_top5_error,
         }
         state.rows.append([state.epoch, self.step, *figures.values(), state.best_epoch])
         if self.main:
             self.run.write_metrics(state.rows)
         self.rate.end_epoch(val_error)
-        state.epoch, state.batch, state.loss, state.errors = state.epoch + 1, 0, 0.0, 0.0
+        state.epoch, state.batch, state.images, state.bad = state.epoch + 1, 0, 0, 0
+        state.loss, state.errors = 0.0, 0.0
         return figures
 
-    def _validate(self) -> tuple[float, float]:
-        """Loss and error on the validation set, each process taking its share."""
-        share = torch.arange(self.fabric.global_rank, len(self.validation), self.fabric.world_size)
-        scores = score(self.evaluated, self.validation.take(share), self.standardize, autocast=self.fabric.autocast())
-        sums = torch.tensor([scores.loss * len(share), scores.errors], dtype=torch.float64)
-        loss, errors = (self._sum(sums) / len(self.validation)).tolist()
-        return loss, errors
+    def _validate(self) -> tuple[float, float, float]:
+        """Loss, error and top-5 error on the validation set, each process taking its share."""
+        scores = score(self.evaluated, self.feed.validation(self.part), autocast=self.fabric.autocast())
+        count = len(scores.labels)
+        loss = scores.loss * count if count else 0.0
+        sums = torch.tensor([loss, scores.errors, scores.top5_errors, count], dtype=torch.float64)
+        loss, errors, top5_errors, count = self._sum(sums).tolist()
+        return loss / count, errors / count, top5_errors / count
 
     def _sum(self, values: Tensor) -> Tensor:
         """The sum over all processes, on the CPU."""
@@ -251,7 +274,12 @@ class Trainer:
     def _save(self) -> str:
         """Writes a checkpoint; its path."""
         if self.main:
-            contents = {"recipe": to_dict(self.recipe), "state": asdict(self.state), "rate": self.rate.state()}
+            contents = {
+                "recipe": to_dict(self.recipe),
+                "images": self.feed.fingerprint,
+                "state": asdict(self.state),
+                "rate": self.rate.state(),
+            }
             tensors = checkpoint.collect(self.model, self.optimizer, self.average)
             self.run.checkpoints.save(self.step, tensors, contents)
         self.fabric.barrier()
@@ -264,15 +292,13 @@ class Trainer:
             return
         path, tensors, contents = found
         self.run.check_same(self.recipe, str(path), from_dict(Recipe, contents["recipe"], str(path)))
+        if contents.get("images") != self.feed.fingerprint:
+            raise UserError(f"cannot resume: {path} was made with other images than those that are there now")
         checkpoint.restore(tensors, self.model, self.optimizer, self.average, path)
         self.state = State(**contents["state"])
         self.rate.restore(contents["rate"])
         if self.main:
             self.run.checkpoints.set_aside_after(path)
-
-    def _description(self) -> dict[str, Any]:
-        """What a user of the weights needs besides the network."""
-        return {"dataset": self.set.name, "classes": list(self.set.classes), "standardize": asdict(self.standardize)}
 
     def _not_finite(self, lr: float) -> str:
         files = self.run.checkpoints.files()
@@ -298,17 +324,35 @@ def train(recipe: Recipe, run: Run, settings: Settings) -> dict[str, Any]:
     if not trainer.main:
         return {}
     state, model = trainer.state, from_pretrained(run.folder)
+    tests = trainer.feed.tests(torch.device("cpu"))
     results = {
-        "test": score(model, trainer.set.test, trainer.standardize).report(trainer.set.classes),
+        **{name: score(model, batches).report(trainer.feed.classes) for name, batches in tests.items()},
         "validation_error": state.best_error,
         "best_epoch": state.best_epoch,
         "epochs": state.epoch,
         "wall_seconds": state.seconds,
         "epoch_seconds": state.seconds / max(1, state.epoch),
         "parameters": sum(p.numel() for p in model.parameters()),
+        "bad_images": trainer.feed.bad,
     }
     run.finish(results)
     return results
+
+
+def open_feed(recipe: Recipe, settings: Settings) -> Feed:
+    """The images of a recipe."""
+    data = recipe.data
+    if data.name not in PHOTOGRAPHS:
+        images = load_set(data.name, settings.data_dir)
+        return MemoryFeed(images, data.validation, recipe.batch_size, recipe.augmentation, recipe.seed)
+    return open_photographs(
+        data.name,
+        settings.data_dir,
+        recipe.photographs,
+        batch_size=recipe.batch_size,
+        seed=recipe.seed,
+        workers=settings.workers,
+    )
 
 
 def _fabric(recipe: Recipe, settings: Settings) -> Fabric:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from epitomic.data.augment import Augmentation
+from epitomic.data.crops import Photographs
+from epitomic.data.open import PHOTOGRAPHS
 from epitomic.data.sets import NAMES
 from epitomic.models import list_models
 from epitomic.options import option
@@ -15,8 +17,8 @@ from epitomic.options import option
 class Data:
     """Which images."""
 
-    name: str = option("digits", "image set", choices=NAMES)
-    validation: int = option(180, "training images held out to choose the best weights by", at_least=1)
+    name: str = option("digits", "image set", choices=(*NAMES, *PHOTOGRAPHS))
+    validation: int = option(180, "training images held out, where there is no folder `val`", at_least=1)
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class Model:
     """Which network. None: the model's own default."""
 
     name: str = option("epitomic_small", "network", choices=list_models())
-    width: float = option(1.0, "multiplies the channels of every layer", above=0)
+    width: float = option(1.0, "multiplies the channels of every layer", above=0, alias="width")
     dropout: float | None = option(None, "rate after the fully-connected layers", at_least=0, below=1)
     conv_dropout: float | None = option(None, "rate after the epitomic layers (small networks)", at_least=0, below=1)
     hidden: int | None = option(None, "outputs of the fully-connected layer (small networks)", at_least=1)
@@ -67,6 +69,7 @@ class Recipe:
     optimizer: Optimizer = Optimizer()
     schedule: Schedule = Schedule()
     augmentation: Augmentation = Augmentation()  # noqa: RUF009
+    photographs: Photographs = Photographs()  # noqa: RUF009
     epochs: int = option(20, "passes over the training set", at_least=1)
     batch_size: int = option(128, "images per step, over all processes", at_least=1)
     accumulate: int = option(1, "parts a process takes its batch in, to save memory", at_least=1)

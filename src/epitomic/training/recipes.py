@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from epitomic.data.augment import Augmentation
+from epitomic.data.crops import Photographs
 from epitomic.errors import unknown
 from epitomic.training.recipe import Data, Model, Optimizer, Recipe, Schedule
 
@@ -61,6 +62,22 @@ RECIPES: dict[str, Recipe] = {
         data=CIFAR10,
         model=Model(name="epitomic_small", width=2.0),
         augmentation=Augmentation(shift=4, flip=True),
+    ),
+    # The paper's main experiment. It gives no number of epochs, but two weeks on a Titan; Krizhevsky et al. had 90.
+    "imagenet": replace(
+        PAPER,
+        data=Data(name="imagenet"),
+        model=Model(name="epitomic"),
+        photographs=Photographs(crop=220, size=256, flip=True, color_noise=0.1),
+        epochs=90,
+    ),
+    # The same protocol on ten classes of it, images of 128 pixels and a narrower network: hours on two cores.
+    "imagenette": replace(
+        PAPER,
+        data=Data(name="imagenette"),
+        model=Model(name="epitomic", width=0.25),
+        photographs=Photographs(crop=112, size=128, flip=True, color_noise=0.1),
+        epochs=60,
     ),
 }
 

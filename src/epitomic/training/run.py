@@ -33,7 +33,10 @@ from epitomic.options import differences, from_dict, to_dict
 from epitomic.training.checkpoint import Checkpoints
 from epitomic.training.recipe import Recipe
 
-COLUMNS = ("epoch", "step", "lr", "train_loss", "train_error", "val_loss", "val_error", "best_epoch")
+COLUMNS = (
+    *("epoch", "step", "lr", "train_loss", "train_error"),
+    *("val_loss", "val_error", "val_top5_error", "best_epoch"),
+)
 
 
 class Run:
@@ -102,7 +105,7 @@ class Run:
 
 def gather_facts() -> dict[str, Any]:
     """Command, commit, versions and machine."""
-    packages = ("torch", "numpy", "lightning-fabric", "safetensors", "scikit-learn")
+    packages = ("torch", "numpy", "lightning-fabric", "safetensors", "scikit-learn", "pillow", "datasets")
     return {
         "command": shlex.join(["epitomic", *sys.argv[1:]]),
         "commit": _commit(),

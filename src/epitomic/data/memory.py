@@ -1,0 +1,77 @@
+"""Feeds a training from a set in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from typing import Any
+
+import torch
+
+from epitomic.data.augment import Augmentation
+from epitomic.data.batches import Standardize, TrainingBatches
+from epitomic.data.feed import Batch, Part
+from epitomic.data.sets import ImageSet, Split, hold_out
+
+EVALUATE = 500  # images at a time
+
+
+class MemoryFeed:
+    """See `Feed`.
+
+    Args:
+        images: The set.
+        validation: Training images to hold out.
+        batch_size: Of the global batch.
+        augmentation: What to change at random.
+        seed: Of the run.
+    """
+
+    def __init__(
+        self, images: ImageSet, validation: int, batch_size: int, augmentation: Augmentation, seed: int
+    ) -> None:
+        self.set, self.batch_size = images, batch_size
+        self.classes, self.channels, self.image_size = images.classes, images.channels, images.image_size
+        self.fingerprint = f"{images.name} {validation}"
+        self.bad: dict[str, str] = {}
+        self.training, self.held_out = hold_out(images.train, validation)
+        self.standardize = Standardize.of(self.training)
+        self.batches = TrainingBatches(self.training, batch_size, augmentation, self.standardize, seed)
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    @property
+    def images(self) -> int:
+        """How many there are to learn from."""
+        return len(self.training)
+
+    def count(self, batch: int) -> int:
+        """All batches are whole; what is left over of an epoch is left out."""
+        return self.batch_size
+
+    def stream(self, epoch: int, batch: int, part: Part) -> Iterator[Batch]:
+        """The pieces of an epoch's batches, from ``batch`` on."""
+        order = self.batches.order(epoch)
+        for number in range(batch, len(self.batches)):
+            for places in part.slices(self.batch_size):
+                yield self.batches.get(order, epoch, number, places)
+
+    def validation(self, part: Part) -> Iterable[Batch]:
+        """This process's share of the validation set."""
+        share = torch.arange(part.rank, len(self.held_out), part.processes)
+        return plain_batches(self.held_out.take(share), self.standardize)
+
+    def tests(self, device: torch.device) -> dict[str, Iterable[Batch]]:
+        """The test set."""
+        return {"test": plain_batches(self.set.test, self.standardize)}
+
+    def describe(self) -> dict[str, Any]:
+        """What a user of the weights needs besides the network."""
+        return {"dataset": self.set.name, "classes": list(self.classes), "standardize": asdict(self.standardize)}
+
+
+def plain_batches(split: Split, standardize: Standardize) -> Iterator[Batch]:
+    """The images as they are."""
+    for images, labels in zip(split.images.split(EVALUATE), split.labels.split(EVALUATE), strict=True):
+        yield standardize(images.float().div_(255)), labels
