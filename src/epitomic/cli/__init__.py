@@ -16,6 +16,8 @@ COMMANDS = {
     "train": "train a network by a recipe",
     "prepare": "make a store of photographs from class folders",
     "evaluate": "test error and per-class figures of a trained network",
+    "transfer": "classify other images by a trained network's features",
+    "features": "those features, one vector an image, to a file",
     "models": "the networks: layers, parameters, multiply-adds",
     "filters": "draw the first layer's epitomes, one epitome's filters, or a deeper layer's patches",
     "curves": "draw the convergence of runs, against epochs or seconds",

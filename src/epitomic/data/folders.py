@@ -116,7 +116,7 @@ class FolderImages:
 
     Args:
         listing: Which.
-        size: Their short side becomes this.
+        size: Their short side becomes this; 0: they are left as they are.
     """
 
     def __init__(self, listing: Listing, size: int) -> None:
@@ -133,4 +133,5 @@ class FolderImages:
 
     def read(self, index: int) -> Image:
         """One image; `BadImageError` if it cannot be."""
-        return resize_short(decode(self.listing.root / self.listing.names[index]), self.size)
+        image = decode(self.listing.root / self.listing.names[index])
+        return resize_short(image, self.size) if self.size else image

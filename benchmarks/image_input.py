@@ -1,0 +1,137 @@
+"""Claims: `epitomic prepare` runs at 90 % or more of the rate of bare Pillow calls on the same images and processes;
+training input comes at least 5 times faster than the `epitomic` network consumes it; memory stays flat over an epoch.
+
+Makes photographs of 500 x 375 pixels in a temporary folder, or takes those of --source (class folders).
+
+    python benchmarks/image_input.py prepare            # rounds of both, in turns; the median of the ratios
+    python benchmarks/image_input.py input              # images/s of the input and of a training step at 220 pixels
+    python benchmarks/image_input.py memory             # resident memory over the batches of an epoch
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import multiprocessing
+import os
+import resource
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from PIL import Image
+
+from epitomic.data import Part, Photographs
+from epitomic.data.folders import list_splits
+from epitomic.data.open import open_photographs
+from epitomic.data.prepare import prepare
+from epitomic.models import create_model
+
+
+def make_photographs(root: Path, count: int) -> Path:
+    """Smooth shapes with some noise, which JPEG stores in about as many bytes as a photograph."""
+    rng = np.random.default_rng(0)
+    for split, number in (("train", count), ("val", 8)):
+        for index in range(number):
+            folder = root / split / f"class{index % 4}"
+            folder.mkdir(parents=True, exist_ok=True)
+            shapes = Image.fromarray(rng.integers(0, 256, (9, 12, 3), dtype=np.uint8)).resize((500, 375), Image.BICUBIC)
+            noise = rng.normal(0, 10, (375, 500, 1))
+            pixels = (np.asarray(shapes) + noise).clip(0, 255).astype(np.uint8)
+            Image.fromarray(pixels).save(folder / f"{index}.jpg", quality=90)
+    return root
+
+
+def bare(path: Path) -> int:
+    """Decode, resize, encode."""
+    image = Image.open(path).convert("RGB")
+    scale = 256 / min(image.size)
+    small = image.resize((round(image.width * scale), round(image.height * scale)), Image.BILINEAR)
+    file = io.BytesIO()
+    small.save(file, "JPEG", quality=95, subsampling=0)
+    return file.tell()
+
+
+def time_prepare(source: Path, folder: Path, rounds: int, workers: int) -> None:
+    paths = [listing.root / name for listing in list_splits(source).values() for name in listing.names]
+    prepare(source, folder / "warm", workers=workers)  # imports, file cache
+    ratios = []
+    for number in range(rounds):
+        began = time.perf_counter()
+        with multiprocessing.Pool(workers) as pool:
+            pool.map(bare, paths, chunksize=16)
+        middle = time.perf_counter()
+        prepare(source, folder / str(number), workers=workers)
+        rates = [len(paths) / seconds for seconds in (middle - began, time.perf_counter() - middle)]
+        ratios.append(rates[1] / rates[0])
+        print(f"bare Pillow {rates[0]:.0f} images/s   prepare {rates[1]:.0f} images/s   {ratios[-1]:.3f}")
+    print(f"prepare runs at {statistics.median(ratios):.3f} of bare Pillow, median of {rounds}, {workers} processes")
+
+
+def time_input(store: Path, workers: int, batch: int, seconds: float) -> None:
+    feed = open_photographs("photographs", store, Photographs(), batch_size=batch, seed=0, workers=workers)
+    count, began = 0, time.perf_counter()
+    for epoch in range(1000):
+        for _, labels in feed.stream(epoch, 0, Part()):
+            count += len(labels)
+        if time.perf_counter() - began > seconds:
+            break
+    rate = count / (time.perf_counter() - began)
+    model = create_model("epitomic", num_classes=1000).train()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    images = torch.randn(batch, 3, 220, 220).contiguous(memory_format=torch.channels_last)
+    labels = torch.randint(0, 1000, (batch,))
+    times = []
+    while len(times) < 2 or sum(times) < seconds:
+        began = time.perf_counter()
+        F.cross_entropy(model(images), labels).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        times.append(time.perf_counter() - began)
+    consumed = batch / min(times)
+    print(
+        f"input {rate:.0f} images/s ({workers} workers)   epitomic at width 1, 220 pixels, training, batch {batch}: "
+        f"{consumed:.1f} images/s   {rate / consumed:.1f} times"
+    )
+
+
+def watch_memory(store: Path, workers: int, batch: int) -> None:
+    feed = open_photographs("photographs", store, Photographs(), batch_size=batch, seed=0, workers=workers)
+    sizes = []
+    for epoch in range(4):
+        for _ in feed.stream(epoch, 0, Part()):
+            pages = int(Path("/proc/self/statm").read_text().split()[1])
+            sizes.append(pages * resource.getpagesize() / 2**20)
+    quarter = len(sizes) // 4
+    first, last = max(sizes[quarter : 2 * quarter]), max(sizes[-quarter:])
+    print(f"resident memory over {len(sizes)} batches: second quarter {first:.0f} MB at most, last {last:.0f} MB")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("prepare", "input", "memory"))
+    parser.add_argument("--source", type=Path)
+    parser.add_argument("--images", type=int, default=800)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--workers", type=int, default=os.cpu_count())
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        source = args.source or make_photographs(Path(folder) / "in", args.images)
+        if args.what == "prepare":
+            time_prepare(source, Path(folder), args.rounds, args.workers)
+            return
+        prepare(source, Path(folder) / "store")
+        if args.what == "input":
+            time_input(Path(folder) / "store", args.workers, args.batch, args.seconds)
+        else:
+            watch_memory(Path(folder) / "store", args.workers, args.batch)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""Writes one vector an image: the output of a trained network's last fully-connected layer.
+
+    epitomic features runs/imagenet caltech101 --out caltech101.npz
+
+DATA is a folder of class folders, or a store that `epitomic prepare` made. The file has the arrays `vectors` (N, D),
+`labels` (N,), and the names of the `classes`; its suffix says how: .npz or .safetensors.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from epitomic.errors import UserError, unknown
+from epitomic.files import read_json, write_atomically
+
+if TYPE_CHECKING:
+    from epitomic.transfer import Features
+
+SUFFIXES = (".npz", ".safetensors")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    configure_features(parser)
+    parser.add_argument("--out", metavar="FILE", required=True, help="a new file, .npz or .safetensors")
+
+
+def configure_features(parser: argparse.ArgumentParser) -> None:
+    """The options that say which vectors."""
+    parser.add_argument("run", metavar="RUN", help="a run folder: config.json and model.safetensors")
+    parser.add_argument("data", metavar="DATA", help="class folders, or a prepared store")
+    parser.add_argument(
+        "--features",
+        default="network",
+        metavar="KIND",
+        help="network: as trained; untrained: the same network as initialised; pixels: the images themselves",
+    )
+    parser.add_argument("--split", metavar="NAME", help="of DATA, such as val; else its train, or DATA itself")
+    parser.add_argument("--seed", type=int, default=0, help="of the untrained network, and of random splits")
+    parser.add_argument("--workers", type=int, metavar="N", help="processes that read images; half the cores")
+    parser.add_argument("--cache", metavar="DIR", help="where computed vectors are kept; RUN/features if not given")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Computes, or takes from the cache, and writes."""
+    path = Path(args.out)
+    if path.suffix not in SUFFIXES:
+        raise UserError(f"--out must end in {' or '.join(SUFFIXES)}, got {args.out!r}")
+    if path.exists():
+        raise UserError(f"--out {path} is there already: remove it, or name another file")
+    features = compute_features(args)
+    write_features(features, path)
+    count, size = features.vectors.shape
+    print(f"{count:,} vectors of {size:,} numbers are in {path}")
+    return 0
+
+
+def write_features(features: Features, path: Path) -> None:
+    """To .npz or .safetensors."""
+    if path.suffix == ".safetensors":
+        features.save(path)
+        return
+    import numpy as np
+
+    arrays = {"vectors": features.vectors.numpy(), "labels": features.labels.numpy()}
+
+    def write(temporary: Path) -> None:
+        with temporary.open("wb") as file:
+            np.savez(file, classes=np.array(features.classes), **arrays)  # type: ignore[arg-type]
+
+    write_atomically(path, write)
+
+
+def compute_features(args: argparse.Namespace) -> Features:
+    """The vectors that the options ask for; those computed before are taken from the cache."""
+    import torch
+
+    from epitomic.cli.evaluate import read_standardize
+    from epitomic.data.open import default_workers, open_split
+    from epitomic.data.pixels import need_images
+    from epitomic.models import create_model, from_pretrained
+    from epitomic.transfer import KINDS, cache_key, cached, extract, weights_digest
+
+    if args.features not in KINDS:
+        raise unknown("--features", args.features, KINDS)
+    need_images()
+    path = Path(args.run) / "config.json"
+    model: Any = from_pretrained(args.run)
+    config = read_json(path)
+    if config.get("in_channels") != 3:
+        raise UserError(f"{path}: the network is for images of {config.get('in_channels')} channels, not of 3")
+    standardize, size = read_standardize(path, config, 3), int(config["image_size"])
+    source = open_split(Path(args.data), args.split, 0)
+    if args.features == "untrained":
+        torch.manual_seed(args.seed)
+        arguments = {key: value for key, value in model.config.items() if key != "model"}
+        model = create_model(model.config["model"], **arguments).eval()
+    elif args.features == "pixels":
+        model = None
+    weights = "pixels" if model is None else weights_digest(model)
+    key = cache_key(weights, source.fingerprint, size, standardize)
+    folder = Path(args.cache) if args.cache else Path(args.run) / "features"
+    workers = default_workers() if args.workers is None else args.workers
+    return cached(folder / f"{key}.safetensors", lambda: extract(model, source, size, standardize, workers=workers))

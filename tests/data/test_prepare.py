@@ -1,0 +1,226 @@
+"""The store: what goes in comes out, a second call goes on where the first one stopped, bad input is named."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from epitomic.cli import main
+from epitomic.data.color import ColorStatistics
+from epitomic.data.folders import FolderImages, list_images
+from epitomic.data.open import measure_colors
+from epitomic.data.pixels import BadImageError
+from epitomic.data.prepare import prepare
+from epitomic.data.store import StoreImages
+from epitomic.errors import UserError
+from tests.photographs import CLASSES, make_folders, picture
+
+SIZE = 24
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_folders(tmp_path_factory.mktemp("folders"))
+
+
+@pytest.fixture(scope="module")
+def store(folders: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("store") / "store"
+    assert main(["prepare", str(folders), str(path), "--size", str(SIZE), "--workers", "2", "--quiet"]) == 0
+    return path
+
+
+def test_the_store_has_the_images_of_the_folders(folders: Path, store: Path) -> None:
+    for split in ("train", "val"):
+        stored, plain = StoreImages(store, split), FolderImages(list_images(folders / split), SIZE)
+        assert stored.classes == plain.classes == CLASSES
+        assert stored.labels.tolist() == plain.labels.tolist()
+        assert len(stored) == len(plain) > 0
+        for index in range(len(plain)):
+            ours, theirs = (np.asarray(source.read(index)).astype(float) for source in (stored, plain))
+            assert ours.shape == theirs.shape
+            assert min(ours.shape[:2]) == SIZE
+            assert np.abs(ours - theirs).mean() < 6  # JPEG
+            assert stored.name(index).endswith(plain.listing.names[index])
+
+
+def test_the_statistics_are_those_of_the_resized_training_images(folders: Path, store: Path) -> None:
+    stored = StoreImages(store, "train")
+    colors = ColorStatistics.load(store / "statistics.json", stored.fingerprint)
+    plain = FolderImages(list_images(folders / "train"), SIZE)
+    pixels = np.concatenate([np.asarray(plain.read(i)).reshape(-1, 3) for i in range(len(plain))]) / 255
+    np.testing.assert_allclose(colors.mean, pixels.mean(0), rtol=1e-9)
+    np.testing.assert_allclose(colors.covariance, np.cov(pixels.T, ddof=0), rtol=1e-9)
+    for workers in (0, 2):
+        measured = measure_colors(plain, workers)
+        assert (measured.mean, measured.covariance) == (colors.mean, colors.covariance)
+
+
+def test_images_of_the_right_size_are_kept_byte_for_byte(tmp_path: Path) -> None:
+    (tmp_path / "in/a").mkdir(parents=True)
+    picture(1).save(tmp_path / "in/a/x.webp", quality=80)
+    prepare(tmp_path / "in", tmp_path / "out", size=32, workers=1)
+    stored = StoreImages(tmp_path / "out", "train")
+    assert stored.table[0]["image"][0].as_py()["bytes"] == (tmp_path / "in/a/x.webp").read_bytes()
+
+
+def test_anyone_can_open_the_shards(store: Path) -> None:
+    import datasets
+
+    shard = datasets.Dataset.from_file(str(store / "train/shard-00000.arrow"))
+    assert shard.features["label"].names == list(CLASSES)
+    assert shard[0]["image"].size[1] >= SIZE
+
+
+def test_bad_images_are_listed_and_the_status_tells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = make_folders(tmp_path / "in")
+    broken = source / "train/ant/000.jpg"
+    broken.write_bytes(broken.read_bytes()[:200])
+    (source / "val/bee/zzz.png").write_text("no image")
+    words = ["prepare", str(source), str(tmp_path / "out"), "--size", "24", "--workers", "1"]
+    for _ in range(2):  # the second call finds all done, and says the same
+        assert main(words) == 1
+        assert "2 images could not be read" in capsys.readouterr().err
+        rows = list(csv.DictReader((tmp_path / "out/bad_images.csv").open()))
+        assert [row["image"] for row in rows] == [str(broken), str(source / "val/bee/zzz.png")]
+        assert "neither JPEG" in rows[1]["reason"]
+    assert len(StoreImages(tmp_path / "out", "train")) == 3 * 8 - 1
+
+
+def test_a_second_call_does_only_what_is_missing(folders: Path, store: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "store"
+    shutil.copytree(store, copy)
+    (copy / "index.json").unlink()
+    (copy / "records/val/shard-00000.json").unlink()
+    before = (copy / "train/shard-00000.arrow").stat().st_mtime_ns
+    prepare(folders, copy, size=SIZE, workers=1)
+    assert (copy / "train/shard-00000.arrow").stat().st_mtime_ns == before
+    for name in ("index.json", "statistics.json", "val/shard-00000.arrow"):
+        assert (copy / name).read_bytes() == (store / name).read_bytes()
+
+
+def test_kill_and_go_on(tmp_path: Path) -> None:
+    source = make_folders(tmp_path / "in", train=150, val=4)  # 4 shards
+    prepare(source, tmp_path / "straight", size=64, workers=1)
+    out = tmp_path / "out"
+    words = [sys.executable, "-m", "epitomic", "prepare", str(source), str(out), "--size", "64", "--workers", "1"]
+    process = subprocess.Popen(words, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while process.poll() is None and not list(out.glob("records/train/*.json")):
+        time.sleep(0.005)
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    prepare(source, out, size=64, workers=2)
+    files = sorted(p.relative_to(out) for p in out.rglob("*") if p.is_file())
+    assert files == sorted(p.relative_to(tmp_path / "straight") for p in (tmp_path / "straight").rglob("*.*"))
+    assert all((out / name).read_bytes() == (tmp_path / "straight" / name).read_bytes() for name in files)
+
+
+def flatten_validation(root: Path) -> None:
+    for path in (root / "val").glob("*/000*"):
+        path.rename(root / "val" / f"{path.parent.name}{path.name}")
+        shutil.rmtree(path.parent)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (lambda root: shutil.rmtree(root), "no folder"),
+        (lambda root: [p.unlink() for p in (root / "train/bee").iterdir()], "train/bee has no image"),
+        (lambda root: shutil.rmtree(root / "val/cat"), "lacks cat"),
+        (lambda root: (root / "val/cat").rename(root / "val/dog"), "lacks cat"),
+        (lambda root: [shutil.rmtree(p) for p in (root / "train").iterdir()], "a folder of images for each class"),
+        (flatten_validation, "lie in it directly"),
+        (lambda root: [p.write_text("x") for p in (root / "train/bee").iterdir()], "has no image that can be read"),
+    ],
+)
+def test_bad_folders_are_named(spoil: object, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = make_folders(tmp_path / "in", train=2, val=1)
+    spoil(source)  # type: ignore[operator]
+    assert main(["prepare", str(source), str(tmp_path / "out"), "--size", "24", "--workers", "1"]) == 2
+    error = capsys.readouterr().err
+    assert says in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "out/index.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("{folders} {store} --size 25", "store of other images, or with another --size"),
+        ("{store} {folders}", "is not empty and is no store"),
+        ("{folders} {new} --size 0", "--size must be from 1"),
+        ("{folders} {new} --quality 101", "--quality must be from 1 to 100"),
+        ("{folders} {new} --workers 0", "--workers must be from 1"),
+        ("{new} {new}2", "no folder"),
+    ],
+)
+def test_bad_options(
+    words: str, says: str, folders: Path, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if words.startswith("{store}"):
+        words = words.replace("{store}", "{folders}").replace("} {folders}", "} {plain}")
+    plain = make_folders(tmp_path / "plain", 1, 1) if "plain" in words else None
+    before = {p: p.stat().st_mtime_ns for p in store.rglob("*")}
+    full = words.format(folders=folders, store=store, new=tmp_path / "new", plain=plain)
+    assert main(["prepare", *full.split()]) == 2
+    assert says in capsys.readouterr().err
+    assert {p: p.stat().st_mtime_ns for p in store.rglob("*")} == before
+
+
+@pytest.mark.parametrize(
+    ("spoil", "says"),
+    [
+        (lambda s: (s / "index.json").unlink(), "is not complete"),
+        (lambda s: (s / "index.json").write_text("{}"), "format None"),
+        (lambda s: (s / "index.json").write_text('{"format": 1, "splits": 3}'), "damaged"),
+        (lambda s: os.truncate(s / "train/shard-00000.arrow", 2000), "truncated or altered"),
+        (lambda s: (s / "train/shard-00000.arrow").unlink(), "missing"),
+    ],
+)
+def test_a_damaged_store_is_named(spoil: object, says: str, store: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "store"
+    shutil.copytree(store, copy)
+    spoil(copy)  # type: ignore[operator]
+    with pytest.raises(UserError, match=says):
+        StoreImages(copy, "train")
+
+
+def test_a_shard_of_the_right_size_with_other_bytes(store: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "store"
+    shutil.copytree(store, copy)
+    path = copy / "train/shard-00000.arrow"
+    raw = bytearray(path.read_bytes())
+    good, refused = StoreImages(store, "train"), 0
+    start = bytes(raw).find(good.table[5]["image"][0].as_py()["bytes"])
+    raw[start + 300] ^= 0xFF
+    path.write_bytes(raw)
+    damaged = StoreImages(copy, "train")
+    for index in range(len(good)):
+        try:
+            assert np.array_equal(np.asarray(damaged.read(index)), np.asarray(good.read(index)))
+        except BadImageError as error:
+            refused += "checksum" in str(error)
+    assert refused == 1
+
+
+def test_a_split_that_is_not_there(store: Path) -> None:
+    with pytest.raises(UserError, match="no images of 'test': it has train, val"):
+        StoreImages(store, "test")
+
+
+def test_a_folder_of_classes_alone_is_all_train(tmp_path: Path) -> None:
+    make_folders(tmp_path / "in", train=2, val=1)
+    made = prepare(tmp_path / "in/train", tmp_path / "out", size=24, workers=1)
+    assert made.images == 6
+    assert list(json.loads((tmp_path / "out/index.json").read_text())["splits"]) == ["train"]
