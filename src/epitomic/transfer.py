@@ -73,7 +73,11 @@ def extract(
     bad = BadImages()
     for images, targets in evaluation_batches(source, squashed, size, standardize, workers=workers, bad=bad):
         views = images[:, 0]  # (N, 3, size, size)
-        vectors.append(views.flatten(1) if model is None else model.forward_features(views).float())  # type: ignore[operator]
+        if model is None:
+            vectors.append(views.flatten(1))
+        else:
+            device = next(model.parameters()).device
+            vectors.append(model.forward_features(views.to(device)).float().cpu())  # type: ignore[operator]
         labels.append(targets)
     return Features(torch.cat(vectors), torch.cat(labels), source.classes)
 

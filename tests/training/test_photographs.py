@@ -125,7 +125,7 @@ def test_a_bad_image_is_skipped_counted_and_reported(
     monkeypatch.setattr("epitomic.training.loop.BAD_SHARE", 0.05)
     result = run(tmp_path / "run", recipe=options(tmp_path))
     assert result.returncode == 0, result.stderr
-    assert result.stderr.count("skipped") == 2
+    assert result.stderr.count("epitomic: skipped ") == 2
     assert len(json.loads((tmp_path / "run/results.json").read_text())["bad_images"]) == 2
 
 
@@ -141,11 +141,15 @@ def test_resuming_with_other_images_is_refused(finished: Path, data: Path, tmp_p
     ("words", "says"),
     [
         ("train imagenette --data-dir {data}/store --crop 30 --out {new}", "--crop 30 does not fit"),
-        ("train imagenette --data-dir {data}/store --crop 20 --out {new}", "image_size of epitomic networks must be"),
+        (
+            "train imagenette --data-dir {data}/store --crop 20 --batch_size 6 --out {new}",
+            "image_size of epitomic networks must be",
+        ),
         ("train imagenet --data-dir {new} --out {new}2", "no images of imagenet"),
         ("train imagenet --data-dir {data}/store --workers -1 --out {new}", "--workers"),
         ("evaluate {run} --data-dir {new}", "no images of imagenette"),
         ("evaluate {run} --data-dir {data}/store --crops 3", "--crops"),
+        ("evaluate {run} --data-dir {data}/store --device nowhere", "cannot use --device nowhere"),
         ("transfer {run} {new}", "no folder"),
         ("transfer {new} {data}/store", "no folder"),
         ("transfer {run} {data}/store --train-per-class 14", "class 'ant' has 14 images"),

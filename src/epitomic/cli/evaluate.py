@@ -13,6 +13,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import nn
+
 from epitomic.data import NAMES, PHOTOGRAPHS, Batch, Standardize
 from epitomic.errors import UserError, unknown
 from epitomic.files import read_json, write_json
@@ -23,6 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="a run folder: config.json and model.safetensors")
     parser.add_argument("--data", metavar="NAME", help="another image set than the one it was trained on")
     parser.add_argument("--data-dir", metavar="DIR", help="where the image sets are; else EPITOMIC_DATA or the cache")
+    parser.add_argument("--device", default="cpu", help="such as cuda")
     parser.add_argument("--crops", type=int, choices=(1, 10), default=10, help="of each photograph")
     parser.add_argument("--workers", type=int, metavar="N", help="processes that read photographs; half the cores")
 
@@ -32,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     from epitomic.evaluation import score
     from epitomic.models import from_pretrained
 
-    model = from_pretrained(args.run)
+    model = on_device(from_pretrained(args.run), args.device)
     path = Path(args.run) / "config.json"
     config = read_json(path)
     name = args.data or config.get("dataset")
@@ -56,6 +60,14 @@ def run(args: argparse.Namespace) -> int:
         recall, precision = (f"{100 * v:.2f} %" if v is not None else "-" for v in (row["recall"], row["precision"]))
         print(f"{label:<12}{row['images']:>8}{recall:>10}{precision:>11}")
     return 0
+
+
+def on_device(model: nn.Module, name: str) -> nn.Module:
+    """A network on the device of this name; an error that names it if it cannot be used."""
+    try:
+        return model.to(torch.device(name))
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(f"cannot use --device {name} here: {str(error).splitlines()[0]}") from None
 
 
 Opened = tuple[Iterable[Batch], tuple[str, ...], tuple[int, int, int]]  # batches, classes, (channels, size, classes)

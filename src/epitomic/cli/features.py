@@ -39,6 +39,7 @@ def configure_features(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--split", metavar="NAME", help="of DATA, such as val; else its train, or DATA itself")
     parser.add_argument("--seed", type=int, default=0, help="of the untrained network, and of random splits")
+    parser.add_argument("--device", default="cpu", help="such as cuda")
     parser.add_argument("--workers", type=int, metavar="N", help="processes that read images; half the cores")
     parser.add_argument("--cache", metavar="DIR", help="where computed vectors are kept; RUN/features if not given")
 
@@ -77,7 +78,7 @@ def compute_features(args: argparse.Namespace) -> Features:
     """The vectors that the options ask for; those computed before are taken from the cache."""
     import torch
 
-    from epitomic.cli.evaluate import read_standardize
+    from epitomic.cli.evaluate import on_device, read_standardize
     from epitomic.data.open import default_workers, open_split
     from epitomic.data.pixels import need_images
     from epitomic.models import create_model, from_pretrained
@@ -100,6 +101,7 @@ def compute_features(args: argparse.Namespace) -> Features:
     elif args.features == "pixels":
         model = None
     weights = "pixels" if model is None else weights_digest(model)
+    model = None if model is None else on_device(model, args.device)
     key = cache_key(weights, source.fingerprint, size, standardize)
     folder = Path(args.cache) if args.cache else Path(args.run) / "features"
     workers = default_workers() if args.workers is None else args.workers

@@ -16,6 +16,7 @@ from epitomic.data.batches import Standardize
 from epitomic.data.crops import ten_crops
 from epitomic.data.feed import BAD_SHARE, Batch, too_many
 from epitomic.data.pixels import BadImageError
+from epitomic.errors import UserError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -56,9 +57,9 @@ class BadImages(dict[str, str]):
             self[name] = reason
 
 
-def load_in_order(dataset: Dataset[Any], workers: int, device: torch.device | None = None) -> DataLoader[Any]:
+def load_in_order(dataset: Dataset[Any], workers: int, device: torch.device | None = None) -> Iterator[Any]:
     """The items of a data set, whole, in order, made by so many processes."""
-    return DataLoader(
+    loader = DataLoader(
         dataset,
         batch_size=None,
         num_workers=workers,
@@ -66,6 +67,13 @@ def load_in_order(dataset: Dataset[Any], workers: int, device: torch.device | No
         worker_init_fn=_leave_signals_to_the_parent,
         generator=torch.Generator(),  # it draws a number that nobody uses: not from the generator of others
     )
+    try:
+        yield from loader
+    except RuntimeError as error:
+        if "DataLoader worker" not in str(error):
+            raise
+        reason = str(error).splitlines()[0]
+        raise UserError(f"a process that reads images has died ({reason}): try with fewer --workers") from None
 
 
 def _leave_signals_to_the_parent(worker: int) -> None:

@@ -323,8 +323,9 @@ def train(recipe: Recipe, run: Run, settings: Settings) -> dict[str, Any]:
     trainer.train()
     if not trainer.main:
         return {}
-    state, model = trainer.state, from_pretrained(run.folder)
-    tests = trainer.feed.tests(torch.device("cpu"))
+    state, device = trainer.state, trainer.fabric.device
+    model = from_pretrained(run.folder).to(device)
+    tests = trainer.feed.tests(device)
     results = {
         **{name: score(model, batches).report(trainer.feed.classes) for name, batches in tests.items()},
         "validation_error": state.best_error,
