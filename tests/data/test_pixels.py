@@ -17,7 +17,7 @@ from tests.photographs import picture  # skips all without Pillow
 
 def contents(image: Image.Image, kind: str, **options: object) -> bytes:
     file = io.BytesIO()
-    image.save(file, kind, **options)  # type: ignore[arg-type]
+    image.save(file, kind, **options)
     return file.getvalue()
 
 

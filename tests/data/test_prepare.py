@@ -127,7 +127,7 @@ def test_kill_and_go_on(tmp_path: Path) -> None:
 
 
 def flatten_validation(root: Path) -> None:
-    for path in (root / "val").glob("*/000*"):
+    for path in list((root / "val").glob("*/000*")):
         path.rename(root / "val" / f"{path.parent.name}{path.name}")
         shutil.rmtree(path.parent)
 

@@ -26,7 +26,8 @@ from epitomic.files import read_json, write_json
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-BLOCK = 1024  # pixels: the sum of so many products of -128 to 127 is below 2**24, exact in float32
+TERMS = 1024  # the sum of so many products of -128 to 127 is at most 2**24, exact in float32
+GROUP = 4  # pixels that one product of matrices takes side by side: three columns would be too few for speed
 PAIRS = [(i, j) for i in range(3) for j in range(i, 3)]
 
 
@@ -43,14 +44,16 @@ class ColorSums:
         """The pixels of one RGB image."""
         import numpy as np
 
-        count = image.width * image.height
-        planes = np.zeros((3, -(-count // BLOCK) * BLOCK), np.float32)
-        for plane, channel in zip(planes, image.split(), strict=True):
-            np.subtract(np.frombuffer(channel.tobytes(), np.uint8), np.float32(128), out=plane[:count])
-        blocks = planes.reshape(3, -1, BLOCK)
-        first = blocks.sum(2).sum(1, dtype=np.float64)
-        second = [np.einsum("ij,ij->i", blocks[i], blocks[j]).sum(dtype=np.float64) for i, j in PAIRS]
-        self.merge(ColorSums(1, count, [int(v) for v in first], [int(v) for v in second]))
+        count, block = image.width * image.height, TERMS * GROUP
+        values = np.zeros(-(-count // block) * block * 3, np.float32)  # of whole blocks
+        np.subtract(np.frombuffer(image.tobytes(), np.uint8), np.float32(128), out=values[: count * 3])
+        first = values.reshape(-1, block * 3).sum(0).reshape(64, -1).sum(0).reshape(-1, 3).sum(0)  # long rows are fast
+        rows = values.reshape(-1, TERMS, GROUP * 3)
+        products = np.matmul(rows.transpose(0, 2, 1), rows).sum(
+            0, dtype=np.float64
+        )  # (12, 12): with itself, and others
+        own = sum(products[i : i + 3, i : i + 3] for i in range(0, GROUP * 3, 3))
+        self.merge(ColorSums(1, count, [int(v) for v in first], [int(own[pair]) for pair in PAIRS]))
 
     def merge(self, other: ColorSums) -> None:
         """Adds the sums of other images."""

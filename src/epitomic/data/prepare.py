@@ -122,6 +122,8 @@ def _done(work: Work) -> bool:
 
 def _make(todo: list[Work], workers: int, report: Callable[[int, int], None]) -> None:
     """Makes the shards on several processes."""
+    import datasets  # noqa: F401  # once, before the processes that need it begin
+
     context = multiprocessing.get_context()
     counts, stop = context.Array("q", 2), context.Event()
     pool = ProcessPoolExecutor(
