@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from epitomic.data import Standardize, load_set
+from epitomic.data.memory import plain_batches
 from epitomic.evaluation import score
 from epitomic.models import create_model, from_pretrained, save_pretrained
 from epitomic.options import to_dict
@@ -44,7 +45,7 @@ def make_run(tmp_path_factory: pytest.TempPathFactory) -> MakeRun:
             extra = {"dataset": "digits", "classes": list(images.classes), "standardize": asdict(standardize)}
             save_pretrained(network, folder, **extra)
         if finished:
-            test = score(from_pretrained(folder), images.test, standardize).report(images.classes)
+            test = score(from_pretrained(folder), plain_batches(images.test, standardize)).report(images.classes)
             results = {"test": test, "validation_error": 0.1, "best_epoch": 1, "epochs": epochs, "parameters": 12345}
             (folder / "results.json").write_text(json.dumps({**results, "wall_seconds": 9.0, "epoch_seconds": 3.0}))
         return folder

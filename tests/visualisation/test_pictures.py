@@ -83,7 +83,7 @@ def test_windows_hold_all_that_a_unit_sees(name: str) -> None:
     reached: dict[str, torch.Tensor] = {}
     features = model.get_submodule("features")
     for layer in ("layer1", "layer2", "layer3"):
-        y = features[: int(layer[-1])](x)  # type: ignore[operator, index]
+        y = features[: int(layer[-1])](x)  # type: ignore[index]
         (grad,) = torch.autograd.grad(y[0, :, 1, 1].sum(), x)
         reached[layer] = grad[0, 0].abs().amax(1).nonzero()[:, 0]
     for layer, rows in reached.items():

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from epitomic.data import Split
+from epitomic.data.memory import plain_batches
 from epitomic.errors import UserError
 from epitomic.evaluation import Scores, score
 from epitomic.visualisation.matches import epitomic_layers, match_layers
@@ -99,7 +100,7 @@ def collect(
     small = run.images.image_size <= SMALL
     images = max(1, min(images, len(test), images if small else 400))
     seen = Split(test.images[:images], test.labels[:images])
-    scores = score(model, seen, run.standardize)
+    scores = score(model, plain_batches(seen, run.standardize))
     report.images, report.all_images = images, len(test)
     if report.confusion is None:
         report.confusion = _confusion(scores, len(run.images.classes))

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from epitomic.data import Split
+from epitomic.data.memory import plain_batches
 from epitomic.errors import UserError
 from epitomic.evaluation import score
 from epitomic.files import write_text
@@ -103,7 +104,7 @@ def measure_shifts(
             progress(f"{run.name}: shift {shift}/{most}")
         down, right = DIRECTIONS.get(direction, (0, 0))
         moved = Split(shift_images(test.images, shift * down, shift * right), test.labels)
-        predicted = score(run.model, moved, run.standardize).scores.argmax(1)
+        predicted = score(run.model, plain_batches(moved, run.standardize)).scores.argmax(1)
         plain = predicted if plain is None else plain
         errors = int((predicted != test.labels).sum())
         changed = float((predicted != plain).double().mean())
