@@ -185,8 +185,9 @@ def matches(reports: Reports) -> str:
         cards.append(html.card(title if len(reports) > 1 else "", *rows))
     body = html.grid(cards)
     lead = (
-        "Test images put back together from nothing but the first layer's winning filters. Errors are relative: 0 is "
-        "exact, 1 is no better than mean grey."
+        "Test images put back together from the first layer's winning filters, with amounts that fit each patch best. "
+        "Errors are relative: 0 is exact, 1 is no better than mean grey. A layer with mean and contrast normalisation "
+        "cannot see the mean of a patch: there it is lent from the original."
     )
     return html.section("matches", "Images rebuilt", lead, body)
 
