@@ -132,6 +132,11 @@ def flatten_validation(root: Path) -> None:
         shutil.rmtree(path.parent)
 
 
+def empty_training(root: Path) -> None:
+    for path in (root / "train").iterdir():
+        shutil.rmtree(path)
+
+
 @pytest.mark.parametrize(
     ("spoil", "says"),
     [
@@ -139,7 +144,7 @@ def flatten_validation(root: Path) -> None:
         (lambda root: [p.unlink() for p in (root / "train/bee").iterdir()], "train/bee has no image"),
         (lambda root: shutil.rmtree(root / "val/cat"), "lacks cat"),
         (lambda root: (root / "val/cat").rename(root / "val/dog"), "lacks cat"),
-        (lambda root: [shutil.rmtree(p) for p in (root / "train").iterdir()], "a folder of images for each class"),
+        (empty_training, "a folder of images for each class"),
         (flatten_validation, "lie in it directly"),
         (lambda root: [p.write_text("x") for p in (root / "train/bee").iterdir()], "has no image that can be read"),
     ],
