@@ -35,7 +35,7 @@ def make_run(tmp_path_factory: pytest.TempPathFactory) -> MakeRun:
         (folder / "recipe.json").write_text(json.dumps(to_dict(recipe)))
         (folder / "run.json").write_text(json.dumps({"command": "epitomic train digits", "versions": {}}))
         lines = [",".join(COLUMNS)]
-        lines += [f"{e},{20 * e},0.1,1.0,0.5,1.0,{0.5 / (1 + e) + 0.01 * seed},{e}" for e in range(epochs)]
+        lines += [f"{e},{20 * e},0.1,1.0,0.5,1.0,{0.5 / (1 + e) + 0.01 * seed},0.1,{e}" for e in range(epochs)]
         (folder / "metrics.csv").write_text("\n".join(lines) + "\n")
         if epochs:
             images = load_set("digits")
