@@ -126,15 +126,15 @@ def test_kill_and_go_on(tmp_path: Path) -> None:
     assert all((out / name).read_bytes() == (tmp_path / "straight" / name).read_bytes() for name in files)
 
 
+def remove_classes(root: Path) -> None:
+    for path in list((root / "train").iterdir()):
+        shutil.rmtree(path)
+
+
 def flatten_validation(root: Path) -> None:
     for path in list((root / "val").glob("*/000*")):
         path.rename(root / "val" / f"{path.parent.name}{path.name}")
         shutil.rmtree(path.parent)
-
-
-def empty_training(root: Path) -> None:
-    for path in (root / "train").iterdir():
-        shutil.rmtree(path)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def empty_training(root: Path) -> None:
         (lambda root: [p.unlink() for p in (root / "train/bee").iterdir()], "train/bee has no image"),
         (lambda root: shutil.rmtree(root / "val/cat"), "lacks cat"),
         (lambda root: (root / "val/cat").rename(root / "val/dog"), "lacks cat"),
-        (empty_training, "a folder of images for each class"),
+        (remove_classes, "a folder of images for each class"),
         (flatten_validation, "lie in it directly"),
         (lambda root: [p.write_text("x") for p in (root / "train/bee").iterdir()], "has no image that can be read"),
     ],
