@@ -12,7 +12,7 @@ from PIL import Image
 
 from epitomic.cli import main
 from tests.training.conftest import SHORT
-from tests.visualisation.conftest import MakeRun, folder, make_run  # noqa: F401
+from tests.visualisation.conftest import MakeRun, folder, make_run, one_thread  # noqa: F401
 
 
 def test_every_command_draws(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
