@@ -106,7 +106,7 @@ def test_resuming_a_finished_run_changes_nothing(straight: Path) -> None:
         ("evaluate {new}", "no folder"),
         ("evaluate {run} --data mnits", "did you mean 'mnist'"),
         ("models epitomik", "did you mean 'epitomic"),
-        ("trian", "did you mean 'train'?"),
+        ("trian", "did you mean 'train'"),
     ],
 )
 def test_bad_input_is_one_line_and_code_2(
