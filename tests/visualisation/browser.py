@@ -49,7 +49,9 @@ class Page:
     def open(self, path: Path, *, width: int, dark: bool, height: int = 900) -> None:
         """Opens a file at this width, in this colour scheme, and waits until it is loaded."""
         scheme = "dark" if dark else "light"
-        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        wishes = {"prefers-color-scheme": scheme, "prefers-reduced-motion": "reduce"}  # clicks hit what stands still
+        features = [{"name": name, "value": value} for name, value in wishes.items()]
+        self.call("Emulation.setEmulatedMedia", features=features)
         self.call(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
         )
