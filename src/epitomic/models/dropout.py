@@ -7,6 +7,8 @@ batch over processes or micro-batches draws the same.
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -38,16 +40,19 @@ class Dropout(nn.Module):
         return x * self._mask(x)
 
     def _mask(self, x: Tensor) -> Tensor:
-        first, last = self.first, self.first + x.shape[0]
-        shape = (BLOCK, *x.permute(0, 2, 3, 1).shape[1:]) if x.dim() == 4 else (BLOCK, *x.shape[1:])
-        start = first - first % BLOCK
-        blocks = torch.empty((-(-(last - start) // BLOCK), *shape))
-        for i, block in enumerate(blocks):
-            block.bernoulli_(1 - self.p, generator=generator("dropout", *self.key or (), start // BLOCK + i))
-        mask = blocks.flatten(0, 1)[first - start : last - start].div_(1 - self.p)
+        shape = (x.shape[2], x.shape[3], x.shape[1]) if x.dim() == 4 else x.shape[1:]  # channels last, as x mostly is
+        size, first, last = math.prod(shape), self.first, self.first + x.shape[0]
+        blocks = range(first // BLOCK, -(-last // BLOCK))
+        # Four 16-bit numbers from each 64-bit draw, compared with p: several times faster than bernoulli_.
+        bits = torch.empty((len(blocks), -(-BLOCK * size // 4)), dtype=torch.int64)
+        for row, block in zip(bits, blocks, strict=True):
+            row.random_(-(2**63), None, generator=generator("dropout", *self.key or (), block))
+        levels = bits.view(torch.int16)[:, : BLOCK * size].reshape(-1, *shape)[first - blocks.start * BLOCK :]
+        dropped = min(round(self.p * 2**16), 2**16 - 1)
+        mask = (levels[: x.shape[0]] >= dropped - 2**15).to(x.dtype).mul_(1 / (1 - dropped / 2**16))
         if x.dim() == 4:
-            mask = mask.permute(0, 3, 1, 2)  # drawn channels-last, the same numbers whatever the format of x
-        return mask.to(x)
+            mask = mask.permute(0, 3, 1, 2)  # the same numbers whatever the format of x
+        return mask.to(x.device)
 
     def extra_repr(self) -> str:
         """The rate."""
