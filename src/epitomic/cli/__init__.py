@@ -24,6 +24,7 @@ COMMANDS = {
     "explain": "what each epitomic layer matched on one image, and the image rebuilt",
     "robustness": "error against the shift of the test images",
     "report": "one page on one run or several, in one file",
+    "reproduce": "make one of the published tables: every network, every seed",
     "bench": "time the layer against conv2d + max_pool2d, side by side",
     "info": "versions, processor, and which kernels are in use here and why not the others",
 }

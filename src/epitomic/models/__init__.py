@@ -1,6 +1,6 @@
 """The paper's networks, and a registry of them: `create_model`, `list_models`."""
 
-from epitomic.models import alexnet, paper, small
+from epitomic.models import alexnet, fast, paper, small
 from epitomic.models.counting import Count, LayerCount, count
 from epitomic.models.pretrained import from_pretrained, save_pretrained
 from epitomic.models.registry import create_model, list_models
@@ -11,6 +11,7 @@ __all__ = [
     "alexnet",
     "count",
     "create_model",
+    "fast",
     "from_pretrained",
     "list_models",
     "paper",

@@ -75,6 +75,7 @@ class State:
     best_loss: float | None = None  # decides among epochs of the same error
     best_epoch: int | None = None
     seconds: float = 0.0  # of training so far, over all resumptions
+    cpu_seconds: float = 0.0  # of all cores, this process alone
     rows: list[list[Any]] = field(default_factory=list)  # of metrics.csv
 
 
@@ -84,6 +85,17 @@ class Sums(NamedTuple):
     loss: float
     errors: int
     images: int
+
+
+class Clock:
+    """Wall and processor seconds, going on from where an earlier session stopped."""
+
+    def __init__(self, seconds: float, cpu_seconds: float) -> None:
+        self.began, self.cpu_began = time.monotonic() - seconds, time.process_time() - cpu_seconds
+
+    def read(self) -> tuple[float, float]:
+        """Both, so far."""
+        return time.monotonic() - self.began, time.process_time() - self.cpu_began
 
 
 class Stopped(Exception):  # noqa: N818
@@ -154,7 +166,8 @@ class Trainer:
         log = TensorBoard(self.run.folder / "tensorboard", self.step, enabled=self.main)
         steps, quiet = recipe.epochs * len(self.feed), self.settings.quiet or not self.main
         self.wrapped.train()
-        began, saved = time.monotonic() - state.seconds, time.monotonic()
+        clock = Clock(state.seconds, state.cpu_seconds)
+        saved = time.monotonic()
         with (
             StopSignals() as stop,
             Progress(steps, self.step, recipe.batch_size, recipe.epochs, quiet=quiet) as progress,
@@ -175,7 +188,7 @@ class Trainer:
                     state.images += sums.images
                     state.loss += sums.loss
                     state.errors += sums.errors
-                    state.seconds = time.monotonic() - began
+                    state.seconds, state.cpu_seconds = clock.read()
                     progress.advance(state.epoch, self.step, state.loss / max(1, state.images))
                     log.step(self.step, lr=lr, loss=sums.loss / max(1, sums.images))
                     if stopped:
@@ -184,7 +197,7 @@ class Trainer:
                         self._save()
                         saved = time.monotonic()
                 figures = self._end_epoch()
-                state.seconds = time.monotonic() - began
+                state.seconds, state.cpu_seconds = clock.read()
                 log.epoch(self.step, **figures, seconds=state.seconds)
                 best = state.best_epoch == state.epoch - 1
                 progress.end_epoch(state.epoch - 1, figures["train_loss"], figures["val_error"], best)
@@ -332,6 +345,7 @@ def train(recipe: Recipe, run: Run, settings: Settings) -> dict[str, Any]:
         "best_epoch": state.best_epoch,
         "epochs": state.epoch,
         "wall_seconds": state.seconds,
+        "cpu_seconds": state.cpu_seconds,
         "epoch_seconds": state.seconds / max(1, state.epoch),
         "parameters": sum(p.numel() for p in model.parameters()),
         "bad_images": trainer.feed.bad,

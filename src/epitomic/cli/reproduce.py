@@ -1,0 +1,133 @@
+"""Makes one of the published tables: every network, every seed, then the table with means and spreads.
+
+    epitomic reproduce                       the tables, and what is finished of each
+    epitomic reproduce digits --jobs 2       minutes, on data that ships with scikit-learn
+    epitomic reproduce mnist --jobs 2        continues where it was stopped
+    epitomic reproduce mnist --show          the table of what is finished so far
+
+A finished run leaves its recipe, facts, metrics and results in OUT/MODEL-SEED and is never run again; the weights stay
+in RUNS/MODEL-SEED. OUT/table.md is written again after each run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from epitomic.errors import UserError
+from epitomic.files import write_text
+from epitomic.options import PREFIX, add_options, overridden
+from epitomic.reproduction.render import render
+from epitomic.reproduction.results import Finished, check_recipe, is_finished, keep
+from epitomic.reproduction.tables import TABLES, Planned, Table, get_table, plan, table_recipe
+from epitomic.training.recipe import Recipe
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """The options: which table, how to run it, and the recipe's own."""
+    parser.add_argument("table", nargs="?", metavar="TABLE", help="one of " + ", ".join(TABLES))
+    parser.add_argument("--out", metavar="DIR", help="what is kept of finished runs; results/TABLE if not given")
+    parser.add_argument("--runs", metavar="DIR", help="the run folders, with weights; runs/TABLE if not given")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="trainings at a time")
+    parser.add_argument("--threads", type=int, metavar="N", help="of a training; the cores divided among the jobs")
+    parser.add_argument("--models", nargs="+", metavar="MODEL", help="only these networks of the table")
+    parser.add_argument("--seeds", type=int, metavar="N", help="of each network; the table's own numbers if not given")
+    parser.add_argument("--show", action="store_true", help="run nothing, show the table of what is finished")
+    parser.add_argument("--data-dir", metavar="DIR", help="where the image sets are; else EPITOMIC_DATA or the cache")
+    add_options(parser.add_argument_group("recipe", "settings; a table of your own, so name an --out"), Recipe)  # type: ignore[arg-type]
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs what is not finished, keeps what is, shows the table."""
+    if args.table is None:
+        return _list_tables()
+    for option in ("jobs", "threads", "seeds"):
+        value = getattr(args, option)
+        if value is not None and value < 1:
+            raise UserError(f"--{option} must be at least 1, got {value}")
+    table = get_table(args.table)
+    recipe = overridden(table_recipe(table), args)
+    if recipe != table_recipe(table) and not args.out:
+        raise UserError("other settings than the table's make another table: name a folder for it with --out")
+    kept, runs = (Path(given or f"{kind}/{args.table}") for given, kind in ((args.out, "results"), (args.runs, "runs")))
+    planned = list(plan(table, args.models, args.seeds))
+    missing = [one for one in planned if not _is_kept(one, kept, recipe)]
+    failed = {} if args.show else _run_missing(args, table, recipe, missing, planned, kept, runs)
+    if not args.show:
+        print()
+    print(render(args.table, table, _finished(planned, kept)), end="")
+    for name, reason in failed.items():
+        print(f"\n{name} failed: {reason}\nits log is {runs / name}.log")
+    return 1 if failed else 0
+
+
+def _run_missing(
+    args: argparse.Namespace,
+    table: Table,
+    recipe: Recipe,
+    missing: list[Planned],
+    planned: list[Planned],
+    kept: Path,
+    runs: Path,
+) -> dict[str, str]:
+    """Trains what is missing; the runs that failed, with the reason."""
+    from epitomic.reproduction.runner import Interrupted, run_all
+
+    threads = args.threads or max(1, (os.cpu_count() or 1) // args.jobs)
+    settings = [
+        word
+        for name, text in vars(args).items()
+        if name.startswith(PREFIX)
+        for word in (f"--{name.removeprefix(PREFIX)}", text)
+    ]
+    if args.data_dir:
+        settings += ["--data-dir", args.data_dir]
+
+    def command(one: Planned) -> list[str]:
+        chosen = ["--model", one.model, "--seed", str(one.seed), "--threads", str(threads)]
+        return ["train", table.recipe, *settings, *chosen, "--resume", "--no-report", "--out", str(runs / one.name)]
+
+    def tell(text: str) -> None:
+        print(text, flush=True)
+
+    failed: dict[str, str] = {}
+    tell(f"{table.title}: {len(planned)} runs, {len(planned) - len(missing)} of them finished")
+    try:
+        for one, problem in run_all(missing, command, lambda one: runs / f"{one.name}.log", jobs=args.jobs, tell=tell):
+            if problem is not None:
+                failed[one.name] = problem
+                tell(f"{one.name}: {problem}")
+                continue
+            keep(runs / one.name, kept / one.name)
+            done = _finished(planned, kept)
+            write_text(kept / "table.md", render(args.table, table, done))
+            figures = Finished.read(one, kept / one.name)
+            tell(
+                f"{one.name}: test error {100 * figures.error():.2f} %, {figures.results['wall_seconds']:.0f} s; "
+                f"{len(done)} of {len(planned)} runs are finished"
+            )
+    except Interrupted as stopped:
+        print(f"stopped; every run has saved a checkpoint: the same command goes on ({kept} keeps what is finished)")
+        raise SystemExit(128 + stopped.number) from None
+    return failed
+
+
+def _is_kept(one: Planned, kept: Path, recipe: Recipe) -> bool:
+    folder = kept / one.name
+    if not is_finished(folder):
+        return False
+    check_recipe(folder, one.resolve(recipe))
+    return True
+
+
+def _finished(planned: list[Planned], kept: Path) -> list[Finished]:
+    return [Finished.read(one, kept / one.name) for one in planned if is_finished(kept / one.name)]
+
+
+def _list_tables() -> int:
+    for name, table in TABLES.items():
+        planned = list(plan(table))
+        done = sum(is_finished(Path("results") / name / one.name) for one in planned)
+        print(f"{name:<14}{table.title}: {len(planned)} runs, {done} of them in results/{name}")
+    return 0

@@ -1,0 +1,126 @@
+"""A modern small-image network around the layer, for the most accuracy per minute of two cores, and its twin.
+
+The shape is that of the fast CIFAR-10 recipes of the field (Page's, then Jordan's airbench family): a fixed whitening
+layer, three blocks of two layers with batch normalisation, the first of which halves the image, and the maximum over what
+is left. Where they have convolution + max-pooling, ``epitomic_fast`` has one epitomic layer, W = 3 and D = 2; ``maxpool_fast``
+is the twin that keeps the pair.
+
+    3 x 32 x 32  ->  24 x 31 x 31  ->  64 x 15 x 15  ->  256 x 7 x 7  ->  256 x 3 x 3  ->  256  ->  10
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from epitomic.layers import EpitomicConv2d
+from epitomic.models.blocks import check_image_size, initialize, scale_channels
+from epitomic.models.registry import register
+
+CHANNELS = (64, 256, 256)  # of the three blocks
+PATCH = 2  # pixels each way that the first layer whitens
+SCALE = 1 / 9  # of the class scores: lets the softmax layer learn at the pace of the others
+
+
+class Whitening(nn.Conv2d):
+    """Fixed filters that make the patches' components uncorrelated and of equal size, each also with its sign turned.
+
+    Args:
+        in_channels: Channels of the images.
+        eps: Added to the variances, so that components without any are not blown up.
+    """
+
+    def __init__(self, in_channels: int, eps: float = 5e-4) -> None:
+        super().__init__(in_channels, 2 * in_channels * PATCH**2, PATCH)
+        self.eps = eps
+        self.weight.requires_grad_(False)
+
+    @torch.no_grad()
+    def fit(self, images: Tensor) -> None:
+        """Takes the filters from the patches of some images, (N, C, H, W)."""
+        patches = F.unfold(images.double(), PATCH)  # (N, C 2 2, positions)
+        patches = patches.transpose(0, 1).flatten(1)  # (C 2 2, patches)
+        variances, components = torch.linalg.eigh(torch.cov(patches))
+        filters = (components / (variances + self.eps).sqrt()).T.reshape(-1, *self.weight.shape[1:])
+        self.weight.copy_(torch.cat((filters, -filters)))
+
+
+class FastNet(nn.Module):
+    """Whitening, three blocks, maximum over positions, softmax.
+
+    Args:
+        kind: ``"epitomic"`` or ``"maxpool"``.
+        num_classes: Outputs of the softmax layer.
+        in_channels: Channels of the images.
+        image_size: Height and width of the images, at least 16.
+        width: Multiplies the channels.
+        depth: Layers of a block, the pooled one included; from 3 on with a shortcut over the last ones.
+    """
+
+    def __init__(
+        self, kind: str, *, num_classes: int, in_channels: int, image_size: int, width: float, depth: int = 2
+    ) -> None:
+        super().__init__()
+        check_image_size("fast", image_size, least=16)
+        self.whitening = Whitening(in_channels)
+        layers: OrderedDict[str, nn.Module] = OrderedDict()
+        channels, size = self.whitening.out_channels, image_size - PATCH + 1
+        for number, outputs in enumerate((scale_channels(c, width) for c in CHANNELS), start=1):
+            layers[f"block{number}"] = Block(kind, channels, outputs, size, depth)
+            channels, size = outputs, size // 2
+        self.features = nn.Sequential(layers)
+        self.out = nn.Linear(channels, num_classes, bias=False)
+        initialize(self)
+        nn.init.normal_(self.out.weight, std=channels**-0.5)
+
+    def fit(self, images: Tensor) -> None:
+        """Takes from some images what is not learned: the whitening."""
+        self.whitening.fit(images)
+
+    def forward_features(self, x: Tensor) -> Tensor:
+        """The largest response of each channel of the last block, (N, channels)."""
+        return self.features(F.gelu(self.whitening(x))).amax((2, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Class scores before the softmax, (N, num_classes)."""
+        return self.out(self.forward_features(x)) * SCALE
+
+
+class Block(nn.Module):
+    """A layer that halves the image, then convolutions that keep it, each with batch normalisation and GELU."""
+
+    def __init__(self, kind: str, in_channels: int, channels: int, size: int, depth: int) -> None:
+        super().__init__()
+        # Both kinds give floor(size / 2) outputs.
+        if kind == "maxpool":
+            conv = nn.Conv2d(in_channels, channels, 3, padding=1, bias=False)
+            self.pooled = nn.Sequential(OrderedDict(conv=conv, pool=nn.MaxPool2d(2)))
+        else:
+            conv = EpitomicConv2d(in_channels, channels, 3, pool_size=2, padding=1 - size % 2, bias=False)
+            self.pooled = nn.Sequential(OrderedDict(conv=conv))
+        self.norm = nn.BatchNorm2d(channels)
+        self.rest = nn.ModuleList(
+            nn.Sequential(
+                OrderedDict(conv=nn.Conv2d(channels, channels, 3, padding=1, bias=False), norm=nn.BatchNorm2d(channels))
+            )
+            for _ in range(depth - 1)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(N, C, H, W) to (N, channels, H / 2, W / 2)."""
+        x = F.gelu(self.norm(self.pooled(x)))
+        shortcut = x
+        for number, layer in enumerate(self.rest):
+            x = layer(x)
+            if number > 0 and number + 1 == len(self.rest):
+                x = x + shortcut
+            x = F.gelu(x)
+        return x
+
+
+for _name, _kind in (("epitomic_fast", "epitomic"), ("maxpool_fast", "maxpool")):
+    register(_name, partial(FastNet, _kind), num_classes=10, in_channels=3, image_size=32)

@@ -1,0 +1,87 @@
+"""A table as Markdown, from the runs that are finished so far."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from epitomic.reproduction.results import Finished, Sample, by_model
+from epitomic.reproduction.tables import Table
+
+# How a set's test images are looked at besides the main way, and what that column is called.
+WAYS = {"plain": "plain", "center": "centre crop"}
+
+
+def render(name: str, table: Table, finished: Sequence[Finished]) -> str:
+    """The whole table: figures, how they were made, every run."""
+    if not finished:
+        return f"{table.title}: no run is finished yet.\n"
+    groups = by_model(finished)
+    ways = [way for way in WAYS if all(way in run.results for run in finished)]
+    top5 = any("top5" in run.results["test"] and len(run.results["test"]["classes"]) > 10 for run in finished)
+    head = ["network", "seeds", "test error, %"]
+    head += [f"{WAYS[way]}, %" for way in ways] + (["top-5 error, %"] if top5 else [])
+    head += ["minus the first", "validation, %", "parameters", "core seconds an epoch", "minutes a run"]
+    first = Sample([run.error() for run in next(iter(groups.values()))])
+    lines: list[list[str]] = []
+    for model, runs in groups.items():
+        errors = Sample([run.error() for run in runs])
+        cells = [f"`{model}`", str(len(runs)), _percent(errors)]
+        cells += [_percent(Sample([run.error(way) for run in runs])) for way in ways]
+        cells += [_percent(Sample([1 - run.results["test"]["top5"] for run in runs]))] if top5 else []
+        cells += [
+            "" if not lines else _difference(errors, first),
+            _percent(Sample([run.results["validation_error"] for run in runs])),
+            f"{runs[0].results['parameters']:,}",
+            f"{statistics.median(run.epoch_cost for run in runs):.0f}",
+            f"{statistics.median(run.results['wall_seconds'] for run in runs) / 60:.1f}",
+        ]
+        lines.append(cells)
+    text = f"{table.title}. `epitomic reproduce {name}`: mean and standard deviation over seeds; {_made(finished)}.\n\n"
+    text += _markdown(head, lines)
+    text += "\n<details><summary>Every run</summary>\n\n" + _every_run(finished) + "\n</details>\n"
+    return text
+
+
+def _every_run(finished: Sequence[Finished]) -> str:
+    rows = []
+    for run in sorted(finished, key=lambda run: (run.planned.model, run.planned.seed)):
+        test, facts = run.results["test"], run.facts
+        rows.append(
+            [
+                f"`{run.planned.model}`",
+                str(run.planned.seed),
+                f"{100 * test['error']:.2f} ({test['errors']} of {test['images']})",
+                f"{100 * run.results['validation_error']:.2f} at {run.results['best_epoch'] + 1}",
+                str(run.results["epochs"]),
+                f"{run.results['wall_seconds']:.0f}",
+                f"{run.results['cpu_seconds']:.0f}",
+                f"{facts['machine']['threads']}",
+                str(facts["commit"])[:8],
+                f"`{facts['command']}`",
+            ]
+        )
+    head = ["network", "seed", "test error, %", "validation, % at epoch", "epochs", "seconds", "core seconds"]
+    return _markdown([*head, "threads", "commit", "command"], rows)
+
+
+def _made(finished: Sequence[Finished]) -> str:
+    """Processor and versions, all of them if they differ."""
+    machines = {f"{run.facts['machine']['cores']} cores of {run.facts['machine']['processor']}" for run in finished}
+    versions = {f"torch {run.facts['versions']['torch']}, Python {run.facts['versions']['python']}" for run in finished}
+    return "; ".join((*sorted(machines), *sorted(versions)))
+
+
+def _percent(sample: Sample) -> str:
+    spread = "" if sample.spread is None else f" ± {100 * sample.spread:.2f}"
+    return f"{100 * sample.mean:.2f}{spread}"
+
+
+def _difference(sample: Sample, first: Sample) -> str:
+    value, error = sample.minus(first)
+    return f"{100 * value:+.2f}" + ("" if error is None else f" (s.e. {100 * error:.2f})")
+
+
+def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
