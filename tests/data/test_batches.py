@@ -5,6 +5,7 @@ import torch
 
 from epitomic.data import Augmentation, Split, Standardize, TrainingBatches
 from epitomic.data.augment import apply, choose, cut_out
+from epitomic.data.memory import view_batches
 from epitomic.rng import generator
 
 EVERYTHING = Augmentation(shift=2, flip=True, rotate=15, scale=0.1, shear=5, translate=1, elastic=0.5, cutout=3)
@@ -80,3 +81,37 @@ def test_cutout_is_a_square_of_zeros() -> None:
     zeros = (images == 0).sum((1, 2, 3))
     assert zeros.max() == 16
     assert zeros.min() >= 4  # at the corner, a quarter of it is inside
+
+
+def test_alternate_flips_mirror_each_image_in_every_other_epoch() -> None:
+    samples = split(64, channels=1)
+    samples = Split(samples.images, torch.arange(64))
+    batches = TrainingBatches(samples, 16, Augmentation(flip=True, alternate=True), Standardize((0.0,), (1.0,)), seed=3)
+    mirrored = torch.zeros(4, 64, dtype=torch.bool)
+    for epoch in range(4):
+        order = batches.order(epoch)
+        for batch in range(4):
+            seen, labels = batches.get(order, epoch, batch, slice(0, 16))
+            for image, label in zip(seen, labels.tolist(), strict=True):
+                plain = samples.images[label].float() / 255
+                mirrored[epoch, label] = torch.equal(image, plain.flip(-1))
+                assert mirrored[epoch, label] or torch.equal(image, plain)
+    assert torch.equal(mirrored[0], ~mirrored[1])
+    assert torch.equal(mirrored[0], mirrored[2])
+    assert 16 < mirrored[0].sum() < 48
+
+
+@pytest.mark.parametrize(("views", "count"), [("mirrored", 2), ("shifted", 6)])
+def test_views_of_test_images(views: str, count: int) -> None:
+    samples = split(5, channels=1, size=6)
+    ((seen, labels),) = view_batches(samples, Standardize((0.0,), (1.0,)), views)
+    plain = samples.images.float() / 255
+    assert seen.shape == (5, count, 1, 6, 6)
+    assert torch.equal(labels, samples.labels)
+    half = count // 2
+    assert torch.equal(seen[:, 0], plain)
+    assert torch.equal(seen[:, half:], seen[:, :half].flip(-1))
+    if views == "shifted":
+        assert torch.equal(seen[:, 1, :, 1:, 1:], plain[:, :, :-1, :-1])
+        assert torch.equal(seen[:, 1, :, 0, 1:], plain[:, :, 1, :-1])  # mirrored at the border
+        assert torch.equal(seen[:, 2, :, :-1, :-1], plain[:, :, 1:, 1:])

@@ -44,7 +44,7 @@ def test_plateau_divides_when_validation_stops_improving() -> None:
 @pytest.mark.parametrize("name", ["epitomic_small_norm", "epitomic_small", "maxpool_norm"])
 def test_no_decay_on_normalised_layers_and_biases(name: str) -> None:
     model = create_model(name, width=0.1, **({"image_size": 80} if "small" not in name else {}))  # type: ignore[arg-type]
-    decayed, plain = parameter_groups(model, 5e-4)
+    decayed, *others = parameter_groups(model, Optimizer(weight_decay=5e-4, bias_rate=8.0))
     names = {id(p): n for n, p in model.named_parameters()}
     decayed_names = {names[id(p)] for p in decayed["params"]}  # type: ignore[attr-defined]
     assert all(n.endswith("weight") for n in decayed_names)
@@ -52,8 +52,11 @@ def test_no_decay_on_normalised_layers_and_biases(name: str) -> None:
     assert ("features.layer1.conv.weight" in decayed_names) is (name == "epitomic_small")
     if name == "maxpool_norm":
         assert "features.layer3.conv.weight" in decayed_names
-    assert plain["weight_decay"] == 0
-    assert len(names) == len(decayed["params"]) + len(plain["params"])  # type: ignore[arg-type]
+    rest = [p for group in others for p in group["params"]]  # type: ignore[attr-defined]
+    assert all(group["weight_decay"] == 0 for group in others)
+    assert len(names) == len(decayed["params"]) + len(rest)  # type: ignore[arg-type]
+    rates = {names[id(p)]: group["rate"] for group in (decayed, *others) for p in group["params"]}  # type: ignore[attr-defined]
+    assert all(rate == (8.0 if name.endswith("bias") else 1.0) for name, rate in rates.items())
 
 
 def test_sgd_is_the_textbook_one() -> None:

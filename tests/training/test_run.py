@@ -11,10 +11,15 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors.torch import load_file
 
 from epitomic.cli import main
+from epitomic.data import ImageSet, MemoryFeed, Part, Split
 from epitomic.models import from_pretrained
+from epitomic.models.fast import Whitening
+from epitomic.rng import generator
+from epitomic.training.recipes import RECIPES
 from tests.training.conftest import command, run
 
 
@@ -163,3 +168,23 @@ def test_models_lists_all(capsys: pytest.CaptureFixture[str]) -> None:
     assert "84,184,456" in text
     assert main(["models", "epitomic_small"]) == 0
     assert "features.layer1.conv" in capsys.readouterr().out
+
+
+def test_a_network_that_fits_itself_to_the_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    draws = generator("images")
+    images = torch.randint(0, 256, (96, 3, 16, 16), generator=draws, dtype=torch.uint8)
+    split = Split(images, torch.arange(96) % 10)
+    made = ImageSet("cifar10", tuple("abcdefghij"), split, split)
+    monkeypatch.setattr("epitomic.training.loop.load_set", lambda *_: made)
+    options = "--model epitomic_fast --model.width 0.125 --data.views shifted --epochs 1 --batch_size 32 --quiet"
+    options += " --data.validation 32"
+    assert run(tmp_path / "run", *options.split(), recipe=("cifar10",)).returncode == 0
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert results["test"]["images"] == results["plain"]["images"] == 96
+    # The first global batch, not the initial weights, has made the whitening; learning has not changed it.
+    feed = MemoryFeed(made, 32, 32, RECIPES["cifar10"].augmentation, 0)
+    first, _ = next(feed.stream(0, 0, Part()))
+    expected = Whitening(3)
+    expected.fit(first)
+    kept = load_file(tmp_path / "run" / "model.safetensors")["whitening.weight"]
+    assert torch.equal(kept, expected.weight)

@@ -27,6 +27,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", metavar="NAME", help="another image set than the one it was trained on")
     parser.add_argument("--data-dir", metavar="DIR", help="where the image sets are; else EPITOMIC_DATA or the cache")
     parser.add_argument("--device", default="cpu", help="such as cuda")
+    parser.add_argument("--views", help="of each small image, averaged: one, mirrored or shifted; else as trained")
     parser.add_argument("--crops", type=int, choices=(1, 10), default=10, help="of each photograph")
     parser.add_argument("--workers", type=int, metavar="N", help="processes that read photographs; half the cores")
 
@@ -75,10 +76,17 @@ Opened = tuple[Iterable[Batch], tuple[str, ...], tuple[int, int, int]]  # batche
 
 def _open_memory(name: str, args: argparse.Namespace, config: dict[str, Any], standardize: Standardize) -> Opened:
     from epitomic.data import load_set, plain_batches
+    from epitomic.data.memory import VIEWS, view_batches
 
     images = load_set(name, args.data_dir)
     shape = (images.channels, images.image_size, len(images.classes))
-    return plain_batches(images.test, standardize), images.classes, shape
+    views = args.views or config.get("views", "one")
+    batches = plain_batches(images.test, standardize)
+    if views != "one":
+        if views not in VIEWS:
+            raise unknown("--views", str(views), VIEWS)
+        batches = view_batches(images.test, standardize, views)
+    return batches, images.classes, shape
 
 
 def _open_photographs(name: str, args: argparse.Namespace, config: dict[str, Any], standardize: Standardize) -> Opened:

@@ -23,6 +23,7 @@ class Augmentation:
     shift: int = option(0, "whole pixels, up to so many each way", at_least=0)
     reflect: bool = option(False, "what comes in by the shift is the image mirrored, not zero")
     flip: bool = option(False, "left to right, half of the time")
+    alternate: bool = option(False, "flips each image in every other epoch instead, half of them in the first")
     rotate: float = option(0.0, "degrees, up to so many each way", at_least=0)
     scale: float = option(0.0, "0.1: between 0.9 and 1.1 times, height and width each", at_least=0, below=1)
     shear: float = option(0.0, "degrees, up to so many each way", at_least=0, below=90)
@@ -49,7 +50,7 @@ def choose(config: Augmentation, count: int, size: int, generator: torch.Generat
     choices: Choices = {}
     if config.shift:
         choices["shift"] = torch.randint(-config.shift, config.shift + 1, (count, 2), generator=generator)
-    if config.flip:
+    if config.flip and not config.alternate:
         choices["flip"] = torch.randint(0, 2, (count,), generator=generator, dtype=torch.bool)
     if config.warps:
         angle, shear = (uniform() * math.radians(limit) for limit in (config.rotate, config.shear))

@@ -56,6 +56,9 @@ class TrainingBatches:
     ) -> None:
         self.split, self.batch_size, self.seed = split, batch_size, seed
         self.augmentation, self.standardize = augmentation, standardize
+        self.mirrored: Tensor | None = None  # of the even epochs, (samples,)
+        if augmentation.flip and augmentation.alternate:
+            self.mirrored = torch.randint(0, 2, (len(split),), generator=generator("flip", seed), dtype=torch.bool)
 
     def __len__(self) -> int:
         return len(self.split) // self.batch_size
@@ -74,10 +77,13 @@ class TrainingBatches:
             batch: and which batch of it.
             part: Which samples of the global batch.
         """
-        samples = self.split.take(order[batch, part])
+        chosen = order[batch, part]
+        samples = self.split.take(chosen)
         images = samples.images.float().div_(255)
         draws = generator("augment", self.seed, epoch, batch)
         choices = choose(self.augmentation, self.batch_size, images.shape[-1], draws)
         choices = {name: values[part] for name, values in choices.items()}
+        if self.mirrored is not None:
+            choices["flip"] = self.mirrored[chosen] ^ bool(epoch % 2)
         images = self.standardize(apply(self.augmentation, choices, images))
         return cut_out(self.augmentation, choices, images), samples.labels

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 
 from epitomic.data.augment import Augmentation
 from epitomic.data.batches import Standardize, TrainingBatches
@@ -14,6 +15,7 @@ from epitomic.data.feed import Batch, Part
 from epitomic.data.sets import ImageSet, Split, hold_out
 
 EVALUATE = 500  # images at a time
+VIEWS = ("one", "mirrored", "shifted")  # of a test image; each has those of the one before, too
 
 
 class MemoryFeed:
@@ -25,12 +27,20 @@ class MemoryFeed:
         batch_size: Of the global batch.
         augmentation: What to change at random.
         seed: Of the run.
+        views: One of `VIEWS`: what the test looks at besides the images as they are.
     """
 
     def __init__(
-        self, images: ImageSet, validation: int, batch_size: int, augmentation: Augmentation, seed: int
+        self,
+        images: ImageSet,
+        validation: int,
+        batch_size: int,
+        augmentation: Augmentation,
+        seed: int,
+        *,
+        views: str = "one",
     ) -> None:
-        self.set, self.batch_size = images, batch_size
+        self.set, self.batch_size, self.views = images, batch_size, views
         self.classes, self.channels, self.image_size = images.classes, images.channels, images.image_size
         self.fingerprint = f"{images.name} {validation}"
         self.bad: dict[str, str] = {}
@@ -63,15 +73,35 @@ class MemoryFeed:
         return plain_batches(self.held_out.take(share), self.standardize)
 
     def tests(self, device: torch.device) -> dict[str, Iterable[Batch]]:
-        """The test set."""
-        return {"test": plain_batches(self.set.test, self.standardize)}
+        """The test set; where several views are averaged, also as it is."""
+        plain = plain_batches(self.set.test, self.standardize)
+        if self.views == "one":
+            return {"test": plain}
+        return {"test": view_batches(self.set.test, self.standardize, self.views), "plain": plain}
 
     def describe(self) -> dict[str, Any]:
         """What a user of the weights needs besides the network."""
-        return {"dataset": self.set.name, "classes": list(self.classes), "standardize": asdict(self.standardize)}
+        facts = {"dataset": self.set.name, "classes": list(self.classes), "standardize": asdict(self.standardize)}
+        return {**facts, "views": self.views}
 
 
 def plain_batches(split: Split, standardize: Standardize) -> Iterator[Batch]:
     """The images as they are."""
     for images, labels in zip(split.images.split(EVALUATE), split.labels.split(EVALUATE), strict=True):
         yield standardize(images.float().div_(255)), labels
+
+
+def view_batches(split: Split, standardize: Standardize, views: str) -> Iterator[Batch]:
+    """Several views of each image, (N, views, C, H, W), whose class probabilities are to be averaged.
+
+    ``mirrored``: the image and its mirror image. ``shifted``: both, also one pixel up and left, and down and right;
+    what comes in at the border is the image mirrored.
+    """
+    for images, labels in plain_batches(split, standardize):
+        h, w = images.shape[2:]
+        seen = [images]
+        if views == "shifted":
+            wide = F.pad(images, (1, 1, 1, 1), mode="reflect")
+            seen += [wide[:, :, :h, :w], wide[:, :, 2:, 2:]]
+        seen += [view.flip(3) for view in seen]
+        yield torch.stack(seen, 1), labels

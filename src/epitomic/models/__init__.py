@@ -1,12 +1,14 @@
 """The paper's networks, and a registry of them: `create_model`, `list_models`."""
 
 from epitomic.models import alexnet, fast, paper, small
+from epitomic.models.blocks import FitsImages
 from epitomic.models.counting import Count, LayerCount, count
 from epitomic.models.pretrained import from_pretrained, save_pretrained
 from epitomic.models.registry import create_model, list_models
 
 __all__ = [
     "Count",
+    "FitsImages",
     "LayerCount",
     "alexnet",
     "count",

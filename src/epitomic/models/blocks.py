@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
+from typing import Protocol, runtime_checkable
 
-from torch import nn
+from torch import Tensor, nn
 
 from epitomic.errors import UserError
 from epitomic.layers import EpitomicConv2d, MaxoutConv2d, NormConv2d
 from epitomic.models.dropout import Dropout
+
+
+@runtime_checkable
+class FitsImages(Protocol):
+    """A network that takes something from the images before it learns, such as a whitening."""
+
+    def fit(self, images: Tensor) -> None:
+        """Looks at some training images, (N, C, H, W)."""
+        ...
 
 
 def scale_channels(channels: int, width: float) -> int:

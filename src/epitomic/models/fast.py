@@ -1,9 +1,9 @@
 """A modern small-image network around the layer, for the most accuracy per minute of two cores, and its twin.
 
 The shape is that of the fast CIFAR-10 recipes of the field (Page's, then Jordan's airbench family): a fixed whitening
-layer, three blocks of two layers with batch normalisation, the first of which halves the image, and the maximum over what
-is left. Where they have convolution + max-pooling, ``epitomic_fast`` has one epitomic layer, W = 3 and D = 2; ``maxpool_fast``
-is the twin that keeps the pair.
+layer, three blocks of two layers with batch normalisation, the first of which halves the image, and the maximum over
+what is left. Where they have convolution + max-pooling, ``epitomic_fast`` has one epitomic layer, W = 3 and D = 2;
+``maxpool_fast`` is the twin that keeps the pair.
 
     3 x 32 x 32  ->  24 x 31 x 31  ->  64 x 15 x 15  ->  256 x 7 x 7  ->  256 x 3 x 3  ->  256  ->  10
 """
@@ -96,12 +96,13 @@ class Block(nn.Module):
     def __init__(self, kind: str, in_channels: int, channels: int, size: int, depth: int) -> None:
         super().__init__()
         # Both kinds give floor(size / 2) outputs.
+        layers: OrderedDict[str, nn.Module] = OrderedDict()
         if kind == "maxpool":
-            conv = nn.Conv2d(in_channels, channels, 3, padding=1, bias=False)
-            self.pooled = nn.Sequential(OrderedDict(conv=conv, pool=nn.MaxPool2d(2)))
+            layers["conv"] = nn.Conv2d(in_channels, channels, 3, padding=1, bias=False)
+            layers["pool"] = nn.MaxPool2d(2)
         else:
-            conv = EpitomicConv2d(in_channels, channels, 3, pool_size=2, padding=1 - size % 2, bias=False)
-            self.pooled = nn.Sequential(OrderedDict(conv=conv))
+            layers["conv"] = EpitomicConv2d(in_channels, channels, 3, pool_size=2, padding=1 - size % 2, bias=False)
+        self.pooled = nn.Sequential(layers)
         self.norm = nn.BatchNorm2d(channels)
         self.rest = nn.ModuleList(
             nn.Sequential(

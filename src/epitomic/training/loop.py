@@ -24,7 +24,7 @@ from epitomic.data import PHOTOGRAPHS, Batch, Feed, MemoryFeed, Part, load_set, 
 from epitomic.data.feed import BAD_SHARE, SKIP, too_many
 from epitomic.errors import UserError
 from epitomic.evaluation import score
-from epitomic.models import create_model, from_pretrained, save_pretrained
+from epitomic.models import FitsImages, create_model, from_pretrained, save_pretrained
 from epitomic.models.dropout import key_dropout
 from epitomic.options import from_dict, to_dict
 from epitomic.training import checkpoint
@@ -133,6 +133,9 @@ class Trainer:
             image_size=self.feed.image_size,
             **recipe.model.arguments(),
         )
+        if isinstance(model, FitsImages):
+            images, _ = next(self.feed.stream(0, 0, Part()))  # the run's first global batch, the same in every process
+            model.fit(images)
         self.dtype = torch.float64 if recipe.precision == "64-true" else torch.float32
         self.model = model.to(self.fabric.device, self.dtype)
         self.average = WeightAverage(self.model, recipe.ema) if recipe.ema else None
@@ -209,7 +212,7 @@ class Trainer:
         """One step on this process's part of the global batch."""
         recipe, state, step = self.recipe, self.state, self.step
         for group in self.optimizer.param_groups:
-            group["lr"] = lr
+            group["lr"] = lr * group["rate"]
         # The gradient is the mean over the images of the global batch, in whatever parts they come.
         share = self.feed.count(state.batch) / self.fabric.world_size / recipe.accumulate
         loss_sum, errors, count = 0.0, 0, 0
@@ -359,7 +362,9 @@ def open_feed(recipe: Recipe, settings: Settings) -> Feed:
     data = recipe.data
     if data.name not in PHOTOGRAPHS:
         images = load_set(data.name, settings.data_dir)
-        return MemoryFeed(images, data.validation, recipe.batch_size, recipe.augmentation, recipe.seed)
+        return MemoryFeed(
+            images, data.validation, recipe.batch_size, recipe.augmentation, recipe.seed, views=data.views
+        )
     return open_photographs(
         data.name,
         settings.data_dir,

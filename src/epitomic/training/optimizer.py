@@ -14,21 +14,30 @@ def is_normalized(module: nn.Module) -> bool:
     return isinstance(module, NormConv2d) or (isinstance(module, EpitomicConv2d) and module.normalize)
 
 
-def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict[str, object]]:
-    """Two groups: weights with decay; biases, batch norms and weights of normalised layers without."""
+def parameter_groups(model: nn.Module, config: Optimizer) -> list[dict[str, object]]:
+    """Three groups: weights with decay; weights of normalised layers without; biases and batch norms at their rate.
+
+    ``rate`` of a group multiplies the learning rate.
+    """
     decay: list[nn.Parameter] = []
-    plain: list[nn.Parameter] = []
+    normalized: list[nn.Parameter] = []
+    vectors: list[nn.Parameter] = []
     for module in model.modules():
         for parameter in module.parameters(recurse=False):
-            (decay if parameter.dim() > 1 and not is_normalized(module) else plain).append(parameter)
-    groups = ({"params": decay, "weight_decay": weight_decay}, {"params": plain, "weight_decay": 0.0})
+            kind = vectors if parameter.dim() < 2 else normalized if is_normalized(module) else decay
+            kind.append(parameter)
+    groups = (
+        {"params": decay, "weight_decay": config.weight_decay, "rate": 1.0},
+        {"params": normalized, "weight_decay": 0.0, "rate": 1.0},
+        {"params": vectors, "weight_decay": 0.0, "rate": config.bias_rate},
+    )
     return [group for group in groups if group["params"]]
 
 
 def create_optimizer(model: nn.Module, config: Optimizer) -> torch.optim.SGD:
     """SGD as the recipe says."""
     return torch.optim.SGD(
-        parameter_groups(model, config.weight_decay),
+        parameter_groups(model, config),
         lr=config.lr,
         momentum=config.momentum,
         nesterov=config.nesterov and config.momentum > 0,

@@ -7,6 +7,7 @@ from typing import Any
 
 from epitomic.data.augment import Augmentation
 from epitomic.data.crops import Photographs
+from epitomic.data.memory import VIEWS
 from epitomic.data.open import PHOTOGRAPHS
 from epitomic.data.sets import NAMES
 from epitomic.models import list_models
@@ -19,6 +20,7 @@ class Data:
 
     name: str = option("digits", "image set", choices=(*NAMES, *PHOTOGRAPHS))
     validation: int = option(180, "training images held out, where there is no folder `val`", at_least=1)
+    views: str = option("one", "of each small test image, averaged; more are mirrored, then shifted", choices=VIEWS)
 
 
 @dataclass(frozen=True)
@@ -31,11 +33,11 @@ class Model:
     conv_dropout: float | None = option(None, "rate after the epitomic layers (small networks)", at_least=0, below=1)
     hidden: int | None = option(None, "outputs of the fully-connected layer (small networks)", at_least=1)
     batch_norm: bool | None = option(None, "batch normalisation (small networks)")
+    depth: int | None = option(None, "layers of a block (fast networks)", at_least=1)
 
     def arguments(self) -> dict[str, Any]:
         """What `create_model` takes, without the name."""
-        values = {k: getattr(self, k) for k in ("width", "dropout", "conv_dropout", "hidden", "batch_norm")}
-        return {name: value for name, value in values.items() if value is not None}
+        return {name: value for name, value in vars(self).items() if name != "name" and value is not None}
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class Optimizer:
     momentum: float = option(0.9, "momentum", at_least=0, below=1)
     nesterov: bool = option(False, "Nesterov's momentum")
     weight_decay: float = option(5e-4, "on weights; none on biases, batch norms and normalised layers", at_least=0)
+    bias_rate: float = option(1.0, "multiplies the rate of biases and batch norms", above=0)
     max_norm: float | None = option(None, "gradients longer than this are shortened to it", above=0)
 
 

@@ -1,0 +1,55 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from epitomic.models import count, create_model
+from epitomic.models.fast import Whitening
+
+
+@pytest.mark.parametrize("size", [16, 28, 31, 32, 48])
+def test_twins_have_the_same_shape(size: int) -> None:
+    shapes = []
+    for name in ("epitomic_fast", "maxpool_fast"):
+        layers = count(create_model(name, image_size=size), (3, size, size)).layers
+        shapes.append([layer.output for layer in layers if layer.name.endswith("norm")])
+    assert shapes[0] == shapes[1]
+    assert shapes[0][-1] == (256, (size - 1) // 8, (size - 1) // 8)
+
+
+def test_the_sizes_of_the_docstring() -> None:
+    layers = {layer.name: layer.output for layer in count(create_model("epitomic_fast"), (3, 32, 32)).layers}
+    assert layers["whitening"] == (24, 31, 31)
+    assert [layers[f"features.block{i}.norm"] for i in (1, 2, 3)] == [(64, 15, 15), (256, 7, 7), (256, 3, 3)]
+
+
+def test_whitened_patches_are_uncorrelated_and_of_equal_size() -> None:
+    torch.manual_seed(0)
+    images = torch.nn.functional.avg_pool2d(torch.randn(64, 3, 34, 34), 3, 1)  # neighbours are alike
+    layer = Whitening(3, eps=0.0)
+    with torch.no_grad():
+        layer.fit(images)
+        layer.bias.zero_()  # type: ignore[union-attr]
+        outputs = layer(images)
+    half = outputs.shape[1] // 2
+    torch.testing.assert_close(outputs[:, :half], -outputs[:, half:])
+    torch.testing.assert_close(
+        torch.cov(outputs[:, :half].transpose(0, 1).flatten(1)), torch.eye(half), atol=1e-3, rtol=0
+    )
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_learns_a_batch_and_leaves_the_whitening_alone(depth: int) -> None:
+    torch.manual_seed(0)
+    model = create_model("epitomic_fast", image_size=16, width=0.25, depth=depth)
+    images, labels = torch.randn(16, 3, 16, 16), torch.arange(16) % 10
+    model.fit(images)  # type: ignore[operator]
+    before = model.whitening.weight.clone()  # type: ignore[union-attr,operator]
+    optimizer = torch.optim.SGD((p for p in model.parameters() if p.requires_grad), lr=0.2, momentum=0.9)
+    for _ in range(30):
+        loss = torch.nn.functional.cross_entropy(model(images), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert loss.item() < 0.5
+    assert torch.equal(model.whitening.weight, before)  # type: ignore[union-attr,arg-type]
