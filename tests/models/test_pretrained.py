@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,11 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from epitomic.data import Standardize, load_set, plain_batches
 from epitomic.errors import UserError
-from epitomic.models import create_model, from_pretrained, save_pretrained
+from epitomic.evaluation import score
+from epitomic.models import create_model, from_pretrained, list_pretrained, save_pretrained
+from epitomic.models.pretrained import SHIPPED
 from tests.data.test_bad_files import VARIANTS, mutate
 
 SMALL = {"image_size": 8, "width": 0.25}
@@ -39,6 +43,33 @@ def test_a_file_of_another_program_loads(tmp_path: Path) -> None:
     save_pretrained(model, tmp_path)
     save_file(dict(model.state_dict()), tmp_path / "model.safetensors")
     assert torch.equal(from_pretrained(tmp_path).state_dict()["out.weight"], model.state_dict()["out.weight"])
+
+
+def test_what_is_not_given_is_as_it_was_saved(tmp_path: Path) -> None:
+    model = create_model("epitomic_small", batch_norm=True, **SMALL).eval()  # type: ignore[arg-type]
+    save_pretrained(model, tmp_path)
+    again = create_model("epitomic_small", pretrained=tmp_path).eval()
+    assert again.config == model.config
+    images = torch.randn(3, 1, 8, 8)
+    assert torch.equal(again(images), model(images))
+    with pytest.raises(UserError, match="has weights of 'epitomic_small', not of 'maxpool_small'"):
+        create_model("maxpool_small", pretrained=tmp_path)
+    with pytest.raises(UserError, match="or one that ships with the package"):
+        create_model("epitomic_small", pretrained="nothing")
+
+
+@pytest.mark.parametrize("name", list_pretrained())
+def test_shipped_weights_are_as_good_as_they_say(name: str) -> None:
+    model_name, _, data = name.partition("-")
+    assert sum(path.stat().st_size for path in (SHIPPED / name).iterdir()) < 6e6
+    model = create_model(model_name, pretrained=data).eval()
+    config = json.loads((SHIPPED / name / "config.json").read_text())
+    if "EPITOMIC_DATA" not in os.environ:
+        pytest.skip("EPITOMIC_DATA does not say where the real data are")
+    images = load_set(data)
+    standardize = Standardize(**{key: tuple(value) for key, value in config["standardize"].items()})
+    found = score(model, plain_batches(images.test, standardize)).errors
+    assert abs(found - config["trained"]["test_errors"]) <= 2  # they are kept in half precision
 
 
 def test_errors_name_the_file(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Evaluates a trained network on its test set, and writes evaluation.json beside it.
 
     epitomic evaluate runs/digits
+    epitomic evaluate epitomic_small-mnist          weights that ship with the package
     epitomic evaluate runs/imagenette --data-dir data/imagenette --crops 10
 
 Of photographs, the folder `val` is the test set, and class probabilities are averaged over the crops.
@@ -23,7 +24,7 @@ from epitomic.files import read_json, write_json
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options."""
-    parser.add_argument("run", metavar="RUN", help="a run folder: config.json and model.safetensors")
+    parser.add_argument("run", metavar="RUN", help="a run folder, or the name of weights that ship with the package")
     parser.add_argument("--data", metavar="NAME", help="another image set than the one it was trained on")
     parser.add_argument("--data-dir", metavar="DIR", help="where the image sets are; else EPITOMIC_DATA or the cache")
     parser.add_argument("--device", default="cpu", help="such as cuda")
@@ -36,9 +37,11 @@ def run(args: argparse.Namespace) -> int:
     """Scores the test set; prints and writes the figures."""
     from epitomic.evaluation import score
     from epitomic.models import from_pretrained
+    from epitomic.models.pretrained import SHIPPED, find_pretrained
 
-    model = on_device(from_pretrained(args.run), args.device)
-    path = Path(args.run) / "config.json"
+    folder = find_pretrained(args.run)
+    model = on_device(from_pretrained(folder), args.device)
+    path = folder / "config.json"
     config = read_json(path)
     name = args.data or config.get("dataset")
     if name not in (*NAMES, *PHOTOGRAPHS):
@@ -52,7 +55,8 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"{path}: the network is for (channels, size, classes) {expected}, and {name} has {got}")
     report = score(model, batches).report(classes)
     crops = {"crops": args.crops} if name in PHOTOGRAPHS else {}
-    write_json(Path(args.run) / "evaluation.json", {"dataset": name, **crops, **report})
+    if folder.parent != SHIPPED:
+        write_json(folder / "evaluation.json", {"dataset": name, **crops, **report})
 
     print(f"{name}, {report['images']} test images: error {100 * report['error']:.2f} % ({report['errors']} wrong)")
     print(f"top-1 {100 * report['top1']:.2f} %   top-5 {100 * report['top5']:.2f} %   loss {report['loss']:.4f}")

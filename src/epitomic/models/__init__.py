@@ -3,7 +3,7 @@
 from epitomic.models import alexnet, fast, paper, small
 from epitomic.models.blocks import FitsImages
 from epitomic.models.counting import Count, LayerCount, count
-from epitomic.models.pretrained import from_pretrained, save_pretrained
+from epitomic.models.pretrained import from_pretrained, list_pretrained, save_pretrained
 from epitomic.models.registry import create_model, list_models
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "fast",
     "from_pretrained",
     "list_models",
+    "list_pretrained",
     "paper",
     "save_pretrained",
     "small",

@@ -1,4 +1,7 @@
-"""Saving and loading whole networks in the Hugging Face layout: ``config.json`` + ``model.safetensors`` in a folder."""
+"""Saving and loading whole networks in the Hugging Face layout: ``config.json`` + ``model.safetensors`` in a folder.
+
+A few such folders ship with the package, named MODEL-SET after the network and what it was trained on.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,33 @@ from torch import Tensor, nn
 
 from epitomic.errors import UserError
 from epitomic.files import read_json, write_json
-from epitomic.models.registry import create_model
+from epitomic.models.registry import create_model, model_options
 from epitomic.tensorfile import load_tensors, save_tensors
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
+SHIPPED = Path(__file__).parents[1] / "weights"
+
+
+def list_pretrained() -> list[str]:
+    """The networks whose weights ship with the package, such as ``"epitomic_small-mnist"``."""
+    return sorted(path.parent.name for path in SHIPPED.glob(f"*/{CONFIG}"))
+
+
+def find_pretrained(name: str | Path) -> Path:
+    """The folder of a network: ``name`` itself, or one that ships with the package under this name.
+
+    Raises:
+        UserError: If there is neither.
+    """
+    if Path(name).is_dir():
+        return Path(name)
+    if str(name) in list_pretrained():
+        return SHIPPED / str(name)
+    shipped = ", ".join(list_pretrained()) or "none"
+    raise UserError(
+        f"no folder {name}: a pretrained network is a folder with {CONFIG} and {WEIGHTS}, or one that ships with the "
+        f"package: {shipped}"
+    )
 
 
 def save_pretrained(model: nn.Module, folder: str | Path, **extra: Any) -> None:
@@ -31,21 +57,26 @@ def save_pretrained(model: nn.Module, folder: str | Path, **extra: Any) -> None:
 
 
 def from_pretrained(folder: str | Path) -> nn.Module:
-    """The network that `save_pretrained` wrote to ``folder``, ready for evaluation."""
-    path = Path(folder) / CONFIG
-    if not Path(folder).is_dir():
-        raise UserError(f"no folder {folder}: a pretrained network is a folder with {CONFIG} and {WEIGHTS}")
+    """The network that `save_pretrained` wrote to ``folder``, or one of `list_pretrained`, ready for evaluation."""
+    folder = find_pretrained(folder)
+    name, arguments = read_config(folder)
+    try:
+        model = create_model(name, **arguments)
+    except (UserError, TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise UserError(f"{folder / CONFIG} does not describe a network: {error}") from None
+    load_weights(model, folder)
+    return model.eval()
+
+
+def read_config(folder: Path) -> tuple[str, dict[str, Any]]:
+    """The network's name, and what to give `create_model` besides."""
+    path = folder / CONFIG
     config = read_json(path)
     name = config.get("model")
     if not isinstance(name, str):
         raise UserError(f'{path} names no model: it needs an entry such as "model": "epitomic_small"')
-    known = set(create_model(name).config) - {"model"}  # type: ignore[arg-type]
-    try:
-        model = create_model(name, **{key: value for key, value in config.items() if key in known})
-    except (UserError, TypeError, ValueError, RuntimeError, OverflowError) as error:
-        raise UserError(f"{path} does not describe a network: {error}") from None
-    load_weights(model, folder)
-    return model.eval()
+    known = model_options(name)
+    return name, {key: value for key, value in config.items() if key in known}
 
 
 def load_weights(model: nn.Module, folder: str | Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,7 @@ def create_model(
     num_classes: int | None = None,
     in_channels: int | None = None,
     image_size: int | None = None,
-    width: float = 1.0,
+    width: float | None = None,
     dropout: float | None = None,
     pretrained: str | Path | None = None,
     **options: Any,
@@ -63,10 +63,11 @@ def create_model(
         num_classes: Outputs of the softmax layer. None: the model's own default, here and below.
         in_channels: Channels of the images.
         image_size: Height and width of the images.
-        width: Multiplies the channels of every layer.
+        width: Multiplies the channels of every layer; 1 by default.
         dropout: Rate after the fully-connected layers.
-        pretrained: A folder that `save_pretrained` wrote: its weights are loaded, and a softmax layer for another
-            number of classes is left as initialised.
+        pretrained: A folder that `save_pretrained` wrote, or the name of a set for which weights of this network ship
+            with the package, such as ``"mnist"``. What is not given here is then as it was there; a softmax layer for
+            another number of classes is left as initialised.
         **options: Further options of this model, such as ``batch_norm`` of the small ones.
 
     Returns:
@@ -78,34 +79,59 @@ def create_model(
         >>> model(torch.randn(2, 1, 8, 8)).shape
         torch.Size([2, 10])
     """
-    if name not in MODELS:
-        raise unknown("model", name, MODELS)
+    known = model_options(name)
     entry = MODELS[name]
     arguments: dict[str, Any] = {
-        "num_classes": entry.num_classes if num_classes is None else num_classes,
-        "in_channels": entry.in_channels if in_channels is None else in_channels,
-        "image_size": entry.image_size if image_size is None else image_size,
-        "width": width,
-        **({} if dropout is None else {"dropout": dropout}),
-        **options,
+        "num_classes": entry.num_classes,
+        "in_channels": entry.in_channels,
+        "image_size": entry.image_size,
+        "width": 1.0,
     }
-    known = inspect.signature(entry.build).parameters
+    folder = None if pretrained is None else _pretrained_folder(name, pretrained)
+    if folder is not None:
+        arguments.update(_pretrained_arguments(name, folder))
+    given = {"num_classes": num_classes, "in_channels": in_channels, "image_size": image_size, "width": width}
+    given["dropout"] = dropout
+    arguments.update({option: value for option, value in given.items() if value is not None}, **options)
     for option in arguments:
         if option not in known:
             raise unknown(f"option of model {name!r}", option, known)
     for option in ("num_classes", "in_channels", "image_size"):
         if not isinstance(arguments[option], int) or arguments[option] < 1:
             raise UserError(f"{option} of model {name!r} must be a positive whole number, got {arguments[option]!r}")
-    if not 0 < width <= 16:
-        raise UserError(f"width of model {name!r} must be above 0 and at most 16, got {width!r}")
+    if not isinstance(arguments["width"], int | float) or not 0 < arguments["width"] <= 16:
+        raise UserError(f"width of model {name!r} must be above 0 and at most 16, got {arguments['width']!r}")
     defaults = {key: p.default for key, p in known.items() if p.default is not p.empty}
     for option, value in {**defaults, **arguments}.items():
         if option.endswith("dropout") and not (isinstance(value, int | float) and 0 <= value < 1):
             raise UserError(f"{option} of model {name!r} must be at least 0 and below 1, got {value!r}")
     model = entry.build(**arguments)
     model.config = {"model": name, **defaults, **arguments}  # type: ignore[assignment]
-    if pretrained is not None:
+    if folder is not None:
         from epitomic.models.pretrained import load_weights
 
-        load_weights(model, pretrained)
+        load_weights(model, folder)
     return model
+
+
+def model_options(name: str) -> Mapping[str, inspect.Parameter]:
+    """The options that a model takes, besides its name."""
+    if name not in MODELS:
+        raise unknown("model", name, MODELS)
+    return inspect.signature(MODELS[name].build).parameters
+
+
+def _pretrained_folder(name: str, pretrained: str | Path) -> Path:
+    from epitomic.models.pretrained import find_pretrained, list_pretrained
+
+    shipped = f"{name}-{pretrained}"
+    return find_pretrained(shipped if shipped in list_pretrained() else pretrained)
+
+
+def _pretrained_arguments(name: str, folder: Path) -> dict[str, Any]:
+    from epitomic.models.pretrained import read_config
+
+    stored, arguments = read_config(folder)
+    if stored != name:
+        raise UserError(f"{folder} has weights of {stored!r}, not of {name!r}")
+    return arguments
