@@ -1,0 +1,147 @@
+"""Fills the figures of README.md and docs/ from results/, so that nobody types one.
+
+    python tools/fill_tables.py            writes
+    python tools/fill_tables.py --check    exit status 1 if a file is not as it would be written
+
+What stands between `<!-- figures: NAME -->` and `<!-- end -->` is replaced by the figures of that name.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+LAYERS, NETWORKS = ROOT / "results/layers-epyc-2-cores/bench.csv", ROOT / "results/networks-epyc-2-cores/networks.csv"
+Rows = list[dict[str, str]]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    check = parser.parse_args().check
+    changed = []
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+        text = path.read_text()
+        above = "../" if path.parent.name == "docs" else ""
+        filled = re.sub(
+            r"(<!-- figures: (.+?) -->\n).*?(<!-- end -->)",
+            lambda match, above=above: _block(match).replace("](results/", f"]({above}results/"),  # type: ignore[misc]
+            text,
+            flags=re.DOTALL,
+        )
+        if filled != text:
+            changed.append(path.relative_to(ROOT))
+            if not check:
+                path.write_text(filled)
+    for path in changed:
+        print(f"{path} {'is not what results/ say: run python tools/fill_tables.py' if check else 'written'}")
+    return 1 if check and changed else 0
+
+
+def _block(match: re.Match[str]) -> str:
+    name, *arguments = match[2].split()
+    return f"{match[1]}{FIGURES[name](*arguments)}{match[3]}"
+
+
+def _read(path: Path) -> Rows:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def claim() -> str:
+    """The README's first lines."""
+    speed = {row["name"]: row["speedup"] for row in _read(LAYERS) if _is(row, "training", "native")}
+    share = next(row["share"] for row in _read(NETWORKS) if row["network"] == "epitomic")
+    two, six = (f"1/{float(speed[f'paper layer {number}']):.1f}" for number in (2, 6))
+    return (
+        f"On two CPU cores, a training step of the paper's layer 2 takes {two} of the time of the pair it replaces, "
+        f"layer 6 {six}, and the paper's whole ImageNet network {float(share):.2f} of its max-pooled twin's.\n"
+    )
+
+
+def layers_summary() -> str:
+    """One line a layer."""
+    head = "layer|training, native|forward, native|training, torch calls only|memory, native|memory, torch calls only"
+    return _markdown(head.split("|"), _summary_rows(_read(LAYERS)))
+
+
+def _summary_rows(rows: Rows) -> Iterator[list[str]]:
+    for first in (row for row in rows if _is(row, "training", "native")):
+        same = [row for row in rows if row["name"] == first["name"]]
+        forward, torch_calls = (next(row for row in same if _is(row, *kind)) for kind in (_FORWARD, _TORCH))
+        stride = f" e {first['epitome_stride']}" if first["epitome_stride"] != "1" else ""
+        shape = f"{first['in_channels']}->{first['out_channels']} W {first['kernel']} D {first['pool']}{stride}"
+        name = f"{first['name']}: {shape}, {first['size']} px, batch {first['batch']}"
+        cells = [name, f"**{_speedup(first)}**", _speedup(forward), _speedup(torch_calls)]
+        yield [*cells, _memory(first), _memory(torch_calls)]
+
+
+_FORWARD, _TORCH = ("forward", "native"), ("training", "winograd")
+
+
+def layers() -> str:
+    """Everything measured of each layer."""
+    head = "layer||algorithm|pair, ms|ours, ms|speed-up (quartiles)|GFLOP/s|of the best GEMM|memory"
+    rows = (
+        [
+            *(row["name"], row["mode"], row["algorithm"] + (" + norm" if row["normalize"] == "True" else "")),
+            *(f"{float(row['pair_ms']):.0f}", f"{float(row['ms']):.0f}", _speedup(row)),
+            *(f"{float(row['gflops']):.0f}", f"{float(row['gflops']) / float(row['best_gemm_gflops']):.0%}"),
+            _memory(row),
+        ]
+        for row in _read(LAYERS)
+    )
+    return _markdown(head.split("|"), rows)
+
+
+def networks() -> str:
+    """A training step of whole networks."""
+    head = "network|twin|input|twin, ms|ours, ms|time of the twin's (quartiles)"
+    rows = (
+        [
+            *(row["network"], row["twin"], row["input"], f"{float(row['twin_ms']):.0f}", f"{float(row['ms']):.0f}"),
+            f"{float(row['share']):.2f} ({float(row['share_q1']):.2f}-{float(row['share_q3']):.2f})",
+        ]
+        for row in _read(NETWORKS)
+    )
+    return _markdown(head.split("|"), rows)
+
+
+def result(name: str) -> str:
+    """A table of trainings, without the list of single runs."""
+    path = ROOT / "results" / name / "table.md"
+    summary = path.read_text().partition("\n<details>")[0]
+    return f"{summary}\nEvery run: [results/{name}/table.md](results/{name}/table.md).\n"
+
+
+def _is(row: dict[str, str], mode: str, algorithm: str) -> bool:
+    return row["mode"] == mode and row["algorithm"] == algorithm and row["normalize"] == "False"
+
+
+def _speedup(row: dict[str, str]) -> str:
+    return f"{float(row['speedup']):.2f} ({float(row['speedup_q1']):.2f}-{float(row['speedup_q3']):.2f})"
+
+
+def _memory(row: dict[str, str]) -> str:
+    return f"{float(row['memory_bytes']) / float(row['pair_memory_bytes']):.2f}" if row["memory_bytes"] else ""
+
+
+def _markdown(head: list[str], rows: Iterator[list[str]]) -> str:
+    return "".join("| " + " | ".join(line) + " |\n" for line in (head, ["---"] * len(head), *rows))
+
+
+FIGURES: dict[str, Callable[..., str]] = {
+    "claim": claim,
+    "layers-summary": layers_summary,
+    "layers": layers,
+    "networks": networks,
+    "result": result,
+}
+
+if __name__ == "__main__":
+    sys.exit(main())
