@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import shlex
 import sys
 import warnings
 
@@ -101,10 +102,9 @@ def _train(args: argparse.Namespace, recipe: Recipe, folder: Run, rank: int) -> 
         results = train(recipe, folder, settings)
     except Stopped as stopped:
         if rank == 0:
-            print(
-                f"stopped; saved as {stopped}\ngo on with: epitomic train --resume --out {folder.folder}",
-                file=sys.stderr,
-            )
+            data_dir = ["--data-dir", args.data_dir] if args.data_dir else []
+            again = shlex.join(["epitomic", "train", "--resume", "--out", str(folder.folder), *data_dir])
+            print(f"stopped; saved as {stopped}\ngo on with: {again}", file=sys.stderr)
         return 128 + stopped.number
     except UserError:
         if rank == 0:

@@ -56,6 +56,7 @@ TABLES: dict[str, Table] = {
         {"epitomic_small": 5, "maxpool_small": 3, "maxout_small": 3},
     ),
     "cifar10": Table("CIFAR-10, the paper's small networks", "cifar10", dict.fromkeys(SMALL, 3)),
+    "cifar10_fast": Table("CIFAR-10, the fast networks", "cifar10_fast", {"epitomic_fast": 3, "maxpool_fast": 3}),
     # The paper's Table 4, on ten of its classes, with the network that it says does not learn.
     "imagenette": Table(
         "Imagenette, the paper's ImageNet networks",
