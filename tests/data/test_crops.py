@@ -79,6 +79,16 @@ def statistics(count: int = 5) -> tuple[ColorStatistics, np.ndarray]:
     return sums.statistics("x"), np.concatenate([np.asarray(image).reshape(-1, 3) for image in images])
 
 
+@pytest.mark.parametrize("size", [(1, 1), (341, 256), (3001, 2000)])
+def test_sums_of_any_size_are_exact(size: tuple[int, int]) -> None:
+    pixels = np.full((size[1], size[0], 3), (0, 255, 3), np.uint8)  # the largest sums that there can be
+    pixels[0, 0] = (7, 8, 9)
+    sums, values = ColorSums(), pixels.reshape(-1, 3).astype(np.int64) - 128
+    sums.add(pytest.importorskip("PIL.Image").fromarray(pixels))
+    assert sums.first == values.sum(0).tolist()
+    assert sums.second == [int((values[:, i] * values[:, j]).sum()) for i in range(3) for j in range(i, 3)]
+
+
 def test_mean_and_covariance_are_the_literal_ones() -> None:
     colors, pixels = statistics()
     values = pixels.astype(np.float64) / 255

@@ -126,6 +126,25 @@ def test_kill_and_go_on(tmp_path: Path) -> None:
     assert all((out / name).read_bytes() == (tmp_path / "straight" / name).read_bytes() for name in files)
 
 
+def test_a_shard_that_cannot_be_written_is_named_and_a_second_call_goes_on(folders: Path, tmp_path: Path) -> None:
+    resource = pytest.importorskip("resource")
+    words = [sys.executable, "-m", "epitomic", "prepare", str(folders), str(tmp_path / "out"), "--size", "96"]
+    result = subprocess.run(
+        [*words, "--quiet", "--workers", "1"],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (6000, 6000)),  # as a full disk, for one process
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 2
+    assert "cannot write" in result.stderr
+    assert "shard-00000.arrow" in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert not list((tmp_path / "out").rglob("*.tmp"))
+    assert not list((tmp_path / "out").rglob("*.arrow"))
+    assert prepare(folders, tmp_path / "out", size=96).images == len(list(folders.rglob("*.*")))
+
+
 def remove_classes(root: Path) -> None:
     for path in list((root / "train").iterdir()):
         shutil.rmtree(path)

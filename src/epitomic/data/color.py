@@ -12,6 +12,7 @@ of the pixels matters: here it is that of 0 to 1.
 from __future__ import annotations
 
 import math
+import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 TERMS = 1024  # the sum of so many products of -128 to 127 is at most 2**24, exact in float32
 GROUP = 4  # pixels that one product of matrices takes side by side: three columns would be too few for speed
+BLOCKS = 8  # of TERMS * GROUP pixels, at a time: they stay in the cache
 PAIRS = [(i, j) for i in range(3) for j in range(i, 3)]
 
 
@@ -44,16 +46,21 @@ class ColorSums:
         """The pixels of one RGB image."""
         import numpy as np
 
-        count, block = image.width * image.height, TERMS * GROUP
-        values = np.zeros(-(-count // block) * block * 3, np.float32)  # of whole blocks
-        np.subtract(np.frombuffer(image.tobytes(), np.uint8), np.float32(128), out=values[: count * 3])
-        first = values.reshape(-1, block * 3).sum(0).reshape(64, -1).sum(0).reshape(-1, 3).sum(0)  # long rows are fast
-        rows = values.reshape(-1, TERMS, GROUP * 3)
-        products = np.matmul(rows.transpose(0, 2, 1), rows).sum(
-            0, dtype=np.float64
-        )  # (12, 12): with itself, and others
-        own = sum(products[i : i + 3, i : i + 3] for i in range(0, GROUP * 3, 3))
-        self.merge(ColorSums(1, count, [int(v) for v in first], [int(own[pair]) for pair in PAIRS]))
+        values = _scratch()  # (BLOCKS, numbers of a block)
+        flat, rows = values.reshape(-1), values.reshape(BLOCKS, TERMS, GROUP * 3)
+        first = np.zeros(values.shape[1], np.float32)
+        second = np.zeros((GROUP * 3, GROUP * 3))  # channels of a pixel with its own, and with its neighbours'
+        contents = np.frombuffer(image.tobytes(), np.uint8)
+        for start in range(0, len(contents), flat.size):
+            piece = contents[start : start + flat.size]
+            np.subtract(piece, np.float32(128), out=flat[: len(piece)])
+            flat[len(piece) :] = 0
+            first += values.sum(0)
+            second += np.matmul(rows.transpose(0, 2, 1), rows).sum(0, dtype=np.float64)
+        totals = first.reshape(64, -1).sum(0, dtype=np.float64).reshape(-1, 3).sum(0)  # long rows are fast
+        own = second.reshape(GROUP, 3, GROUP, 3).trace(0, 0, 2)
+        count = image.width * image.height
+        self.merge(ColorSums(1, count, [int(v) for v in totals], [int(own[pair]) for pair in PAIRS]))
 
     def merge(self, other: ColorSums) -> None:
         """Adds the sums of other images."""
@@ -71,6 +78,18 @@ class ColorSums:
             numerator = total * count - self.first[i] * self.first[j]  # exact
             matrix[i][j] = matrix[j][i] = numerator / (count * count) / 255**2
         return ColorStatistics(mean, tuple(map(tuple, matrix)), self.images, of)
+
+
+_local = threading.local()
+
+
+def _scratch() -> Any:
+    """The same array for every image: a new one of this size each time costs more than the sums."""
+    import numpy as np
+
+    if not hasattr(_local, "values"):
+        _local.values = np.empty((BLOCKS, TERMS * GROUP * 3), np.float32)
+    return _local.values
 
 
 @dataclass(frozen=True)

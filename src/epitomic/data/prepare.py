@@ -1,14 +1,13 @@
 """Makes a store (`data.store`) from class folders.
 
 The images of a split, in the order of their names, are dealt out to shards; a shard is the unit of work. A process
-writes one under a temporary name, renames it, then writes its record: what it holds, which images could not be read,
-and the sums for the colour statistics. A shard that has a record is done, so that a second call does only what is
-missing.
+writes one under a temporary name. The first process, which has nothing else to do, waits until it is on the disk,
+renames it, then writes its record: what it holds, which images could not be read, and the sums for the colour
+statistics. A shard that has a record is done, so that a second call does only what is missing.
 """
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import io
 import multiprocessing
@@ -48,6 +47,11 @@ class Work:
     classes: tuple[str, ...]
     size: int
     quality: int
+
+    @property
+    def made(self) -> Path:
+        """Where the shard is until it is on the disk."""
+        return self.file.with_suffix(f".made{TEMPORARY}")
 
 
 @dataclass(frozen=True)
@@ -122,19 +126,23 @@ def _done(work: Work) -> bool:
 
 def _make(todo: list[Work], workers: int, report: Callable[[int, int], None]) -> None:
     """Makes the shards on several processes."""
-    import datasets  # noqa: F401  # once, before the processes that need it begin
+    import datasets.features  # noqa: F401  # once, before the processes that need them begin
+    import PIL.Image
+    import pyarrow as pa  # noqa: F401
 
+    PIL.Image.preinit()
     context = multiprocessing.get_context()
     counts, stop = context.Array("q", 2), context.Event()
     pool = ProcessPoolExecutor(
         max(1, min(workers, len(todo))), context, initializer=_begin_worker, initargs=(counts, stop)
     )
     try:
-        waiting = {pool.submit(_make_shard, work) for work in todo}
+        works = {pool.submit(_make_shard, work): work for work in todo}
+        waiting = set(works)
         while waiting:
             ready, waiting = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
             for future in ready:
-                future.result()
+                _keep(works[future], future.result())
             report(*counts[:])
     except BrokenProcessPool:
         raise UserError("a process was killed, perhaps for want of memory: go on with fewer --workers") from None
@@ -153,8 +161,8 @@ def _begin_worker(counts: Any, stop: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the first process, which then sets `stop`
 
 
-def _make_shard(work: Work) -> None:
-    """Writes one shard and its record, unless told to stop."""
+def _make_shard(work: Work) -> dict[str, Any]:
+    """Writes one shard under a temporary name and returns its record, or nothing if told to stop."""
     sums = ColorSums()
     bad: list[tuple[str, str]] = []
 
@@ -174,14 +182,26 @@ def _make_shard(work: Work) -> None:
                 _counts[0] += 1
                 _counts[1] += len(bad) - wrong
 
-    with contextlib.suppress(_StopError):
-        write_atomically(work.file, lambda path: _write_shard(path, work.classes, rows()))
-        size = work.file.stat().st_size
-        write_json(work.record, {"images": sums.images, "bytes": size, "sums": asdict(sums), "bad": bad})
+    try:
+        work.made.parent.mkdir(parents=True, exist_ok=True)
+        _write_shard(work.made, work.classes, rows())
+    except _StopError:
+        work.made.unlink(missing_ok=True)
+        return {}
+    except OSError as error:
+        work.made.unlink(missing_ok=True)
+        raise UserError(f"cannot write {work.file}: {error}") from None
+    return {"images": sums.images, "bytes": work.made.stat().st_size, "sums": asdict(sums), "bad": bad}
 
 
 class _StopError(Exception):
     """The first process wants to end."""
+
+
+def _keep(work: Work, record: dict[str, Any]) -> None:
+    """Gives a shard its name, and writes its record."""
+    write_atomically(work.file, lambda temporary: os.replace(work.made, temporary))
+    write_json(work.record, record)
 
 
 def _convert(path: Path, size: int, quality: int, sums: ColorSums) -> bytes:
