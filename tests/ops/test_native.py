@@ -48,7 +48,7 @@ class Case:
     def gradients(self, needs: tuple[bool, ...]) -> list[tuple[Tensor | None, Tensor | None]]:
         """Native and expected, for the same winners."""
         y, positions = self.expected()
-        dy = torch.randn(y.shape)
+        dy = torch.randn(y.shape, generator=torch.Generator().manual_seed(0))
         saved = y if self.gain is not None else None
         args = (self.x, self.epitomes, self.bias, self.gain, self.kernel, self.stride, needs)
         got = native.backward(dy, None if saved is None else saved.float(), positions, *args)
@@ -103,11 +103,11 @@ def cases(draw: st.DrawFn) -> Case:
     )
 
 
-def assert_close(got: Tensor, want: Tensor) -> None:
-    """To float32's accuracy of the transforms, relative to the largest value."""
+def assert_close(got: Tensor, want: Tensor, least: float = 0.0) -> None:
+    """To float32's accuracy of the transforms, relative to the largest value and to ``least``."""
     assert got.shape == want.shape
     assert got.is_contiguous()
-    scale = want.abs().max().item() if want.numel() else 0.0
+    scale = max(want.abs().max().item(), least) if want.numel() else 0.0
     torch.testing.assert_close(got.double(), want.double(), rtol=0, atol=4e-5 * scale + 1e-6)
 
 
@@ -126,7 +126,8 @@ def test_gradients_match_winograd(case: Case) -> None:
     for got, want in case.gradients((True, True, case.bias is not None, case.gain is not None)):
         assert (got is None) == (want is None)
         if got is not None and want is not None:
-            assert_close(got, want)
+            # The terms of a sum are about 1; a filter of one value less its mean is 0, and so is all that it gives.
+            assert_close(got, want, least=1.0)
 
 
 @pytest.mark.parametrize(
