@@ -18,6 +18,7 @@ import resource
 import statistics
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +33,15 @@ from epitomic.data.prepare import prepare
 from epitomic.models import create_model
 
 
-def make_photographs(root: Path, count: int) -> Path:
+def elsewhere(function: Callable[..., object], *arguments: object) -> None:
+    """Calls a function in a process of its own: what it leaves in the allocator is not this one's memory."""
+    process = multiprocessing.get_context("spawn").Process(target=function, args=arguments)
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+
+
+def make_photographs(root: Path, count: int) -> None:
     """Smooth shapes with some noise, which JPEG stores in about as many bytes as a photograph."""
     rng = np.random.default_rng(0)
     for split, number in (("train", count), ("val", 8)):
@@ -43,7 +52,6 @@ def make_photographs(root: Path, count: int) -> Path:
             noise = rng.normal(0, 10, (375, 500, 1))
             pixels = (np.asarray(shapes) + noise).clip(0, 255).astype(np.uint8)
             Image.fromarray(pixels).save(folder / f"{index}.jpg", quality=90)
-    return root
 
 
 def bare(path: Path) -> int:
@@ -102,13 +110,12 @@ def time_input(store: Path, workers: int, batch: int, seconds: float) -> None:
 def watch_memory(store: Path, workers: int, batch: int) -> None:
     feed = open_photographs("photographs", store, Photographs(), batch_size=batch, seed=0, workers=workers)
     sizes = []
-    for epoch in range(4):
+    for epoch in range(2):
         for _ in feed.stream(epoch, 0, Part()):
             pages = int(Path("/proc/self/statm").read_text().split()[1])
             sizes.append(pages * resource.getpagesize() / 2**20)
-    quarter = len(sizes) // 4
-    first, last = max(sizes[quarter : 2 * quarter]), max(sizes[-quarter:])
-    print(f"resident memory over {len(sizes)} batches: second quarter {first:.0f} MB at most, last {last:.0f} MB")
+    eighths = [f"{max(part):.0f}" for part in np.array_split(sizes, 8)]
+    print(f"resident memory over 2 epochs of {len(feed)} batches, MB at most in each eighth: {', '.join(eighths)}")
 
 
 def main() -> None:
@@ -122,11 +129,13 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        source = args.source or make_photographs(Path(folder) / "in", args.images)
+        source = args.source or Path(folder) / "in"
+        if not args.source:
+            elsewhere(make_photographs, source, args.images)
         if args.what == "prepare":
             time_prepare(source, Path(folder), args.rounds, args.workers)
             return
-        prepare(source, Path(folder) / "store")
+        elsewhere(prepare, source, Path(folder) / "store")
         if args.what == "input":
             time_input(Path(folder) / "store", args.workers, args.batch, args.seconds)
         else:
