@@ -160,6 +160,21 @@ def test_only_needed_gradients(needs: tuple[bool, ...]) -> None:
             assert_close(got, want)
 
 
+@pytest.mark.parametrize(("n", "c", "px"), [(1, 40, 9), (5, 1, 8), (3, 19, 12), (2, 300, 17), (7, 16, 3)])
+@pytest.mark.parametrize("gain", [False, True])
+def test_gradients_are_the_same_in_both_memory_formats(n: int, c: int, px: int, gain: bool) -> None:
+    case = make_case(n=n, c=c, k=24, extra=(px - 3, px - 3), gain=gain)
+    y, positions = case.forward()
+    planes = case.x.permute(0, 3, 1, 2).contiguous().permute(0, 2, 3, 1)
+    args = (case.epitomes, case.bias, case.gain, case.kernel, case.stride, (True, True, True, gain))
+    want = native.backward(y.cos(), y, positions, case.x, *args)
+    got = native.backward(y.cos(), y, positions, planes, *args)
+    assert got[0] is not None
+    assert got[0].permute(0, 3, 1, 2).is_contiguous()
+    for a, b in zip(got, want, strict=True):
+        assert a is b is None or torch.equal(a, b)  # type: ignore[arg-type]
+
+
 def test_ties_go_to_the_lowest_position() -> None:
     case = make_case(bias=False)
     case.x.zero_()

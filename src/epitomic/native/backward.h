@@ -24,6 +24,10 @@ struct InputTasks {
   }
 
   Products products(const Geometry& g, int64_t panels) const { return Products(g, block, g.k, panels, g.ww); }
+
+  int64_t floats(const EpitomicProblem& p, const Geometry& g, int64_t panels) const {
+    return products(g, panels).floats + (p.dx_planes ? images * p.h * p.w * panels * PANEL : 0);
+  }
 };
 
 // Mean over a patch's gradient: sum_k dy[k] * mean of the winning filter.
@@ -42,46 +46,53 @@ INLINE float gradient_mean(const Geometry& g, const EpitomicTensors& t, int64_t 
   return total;
 }
 
-// G^T along the height, then added to where the patches were read from; panels from `first`.
+// Where a task adds up the gradients of its patches: its images, its channels.
+struct Canvas {
+  float* data;
+  int64_t pixel, row;  // floats from one to the next
+  int64_t channels;
+
+  void clear(int64_t pixels) const {
+    if (channels == pixel) {
+      __builtin_memset(data, 0, (size_t)(pixels * pixel) * sizeof(float));
+      return;
+    }
+    for (int64_t i = 0; i < pixels; i++) __builtin_memset(data + i * pixel, 0, (size_t)channels * sizeof(float));
+  }
+};
+
+// G^T along the height, then added to where the patches were read from.
 template <int V, int W>
-void fold_block(const EpitomicProblem& p, const Geometry& g, const EpitomicTensors& t, int64_t rows,
-                const int64_t* offsets, const float* means, Block panels, const float* z, int64_t plane) {
+void fold_block(const EpitomicProblem& p, const Geometry& g, const Canvas& canvas, int64_t rows, const int64_t* offsets,
+                const float* means, const float* z, int64_t plane) {
   for (int64_t b = 0; b < rows; b++) {
-    for (int64_t c = panels.first * PANEL; c < least(g.c, (panels.first + panels.count) * PANEL); c += LANES) {
-      const float* from = z + ((c / PANEL - panels.first) * rows + b) * PANEL + c % PANEL;
+    for (int64_t c = 0; c < canvas.channels; c += LANES) {
+      const float* from = z + (c / PANEL * rows + b) * PANEL + c % PANEL;
       for (int64_t j = 0; j < g.ww; j++) {
         Vec points[V], column[W];
         UNROLL for (int i = 0; i < V; i++) points[i] = load(from + (i * g.ww + j) * plane);
         gather<V, W>(p.patch[0], points, column);
-        float* to = t.dx + offsets[b] + j * g.c + c;
-        if (g.c - c >= LANES) {
-          UNROLL for (int i = 0; i < W; i++) store(to + i * g.row, load(to + i * g.row) + (column[i] - means[b]));
+        float* to = canvas.data + (offsets[b] + j) * canvas.pixel + c;
+        int64_t there = canvas.channels - c;
+        if (there >= LANES) {
+          UNROLL for (int i = 0; i < W; i++) {
+            float* at = to + i * canvas.row;
+            store(at, load(at) + (column[i] - means[b]));
+          }
         } else {
-          for (int64_t l = 0; l < g.c - c; l++)
-            for (int i = 0; i < W; i++) to[i * g.row + l] += column[i][l] - means[b];
+          for (int64_t l = 0; l < there; l++)
+            for (int i = 0; i < W; i++) to[i * canvas.row + l] += column[i][l] - means[b];
         }
       }
     }
   }
 }
 
-typedef void (*FoldBlock)(const EpitomicProblem&, const Geometry&, const EpitomicTensors&, int64_t rows,
-                          const int64_t* offsets, const float* means, Block panels, const float* z, int64_t plane);
+typedef void (*FoldBlock)(const EpitomicProblem&, const Geometry&, const Canvas&, int64_t rows, const int64_t* offsets,
+                          const float* means, const float* z, int64_t plane);
 const FoldBlock FOLD_BLOCK[9][9] = TABLE_OF_SIZES(fold_block);
 
-// Zeros in some channels of some images.
-INLINE void clear(const EpitomicProblem& p, const Geometry& g, float* dx, Block images, int64_t channel, int64_t end) {
-  int64_t pixels = p.h * p.w;
-  float* first = dx + images.first * pixels * g.c;
-  if (end - channel == g.c) {
-    __builtin_memset(first, 0, (size_t)(images.count * pixels * g.c) * sizeof(float));
-    return;
-  }
-  for (int64_t i = 0; i < images.count * pixels; i++)
-    __builtin_memset(first + i * g.c + channel, 0, (size_t)(end - channel) * sizeof(float));
-}
-
-// Task: some images, some channels.
+// Task: some images, some channels. Planes of channels are added up pixel by pixel in the workspace first.
 INLINE void backward_input(const EpitomicProblem& p, const Geometry& g, const EpitomicPlan& plan,
                            const EpitomicTensors& t, int64_t task, float* workspace) {
   InputTasks tasks(p, g, plan);
@@ -89,23 +100,33 @@ INLINE void backward_input(const EpitomicProblem& p, const Geometry& g, const Ep
   Block group = part(g.c_panels, plan.channel_groups, t.group, 1);
   Block panels = part(group.count, tasks.channel_parts, task % tasks.channel_parts, 1);
   CHECK(panels.count > 0 && images.count > 0 && images.count <= tasks.images);
-  Block channels = {group.first + panels.first, panels.count};  // panels of them
-  clear(p, g, t.dx, images, channels.first * PANEL, least(g.c, (channels.first + channels.count) * PANEL));
   Products products = tasks.products(g, panels.count);
+  int64_t channel = (group.first + panels.first) * PANEL, channels = least(panels.count * PANEL, g.c - channel);
+  int64_t pixels = p.h * p.w, patches = g.oh * g.ow;
+  Canvas canvas = {t.dx + images.first * pixels * g.c + channel, g.c, g.row, channels};
+  if (p.dx_planes) {
+    int64_t whole = panels.count * PANEL;
+    canvas = {workspace + products.floats, whole, p.w * whole, whole};
+  }
+  canvas.clear(images.count * pixels);
   int64_t* offsets = (int64_t*)(workspace + products.offsets_at);
   float* means = workspace + products.means_at;
-  int64_t first = images.first * g.oh * g.ow, last = first + images.count * g.oh * g.ow;
-  for (; first < last; first += tasks.block) {
-    Block block = {first, least(tasks.block, last - first)};
-    locate(p, g, block, offsets);
-    for (int64_t b = 0; b < block.count; b++) means[b] = t.filter_mean ? gradient_mean(g, t, first + b) : 0;
+  for (int64_t at = 0; at < images.count * patches; at += tasks.block) {
+    Block block = {images.first * patches + at, least(tasks.block, images.count * patches - at)};
+    locate(p, g, {at, block.count}, offsets);
+    for (int64_t b = 0; b < block.count; b++) means[b] = t.filter_mean ? gradient_mean(g, t, block.first + b) : 0;
     for (int64_t vh = 0; vh < g.vh; vh++) {
       GRADIENT_ROW[g.vw][g.dw](p, g, t.dy, t.positions, block, {0, g.k_panels}, vh, products.left_factor(workspace));
       products.row(g, t.u_transposed, group.count, panels.first, p.patch[1], vh, block.count, workspace);
     }
-    FOLD_BLOCK[g.vh][g.wh](p, g, t, block.count, offsets, means, channels, workspace + products.partial_at,
+    FOLD_BLOCK[g.vh][g.wh](p, g, canvas, block.count, offsets, means, workspace + products.partial_at,
                            products.partial);
   }
+  if (!p.dx_planes) return;
+  for (int64_t n = 0; n < images.count; n++)
+    for (int64_t c = 0; c < channels; c += LINE)  // a cache line of each pixel
+      transpose(canvas.data + n * pixels * canvas.pixel + c, pixels, canvas.pixel, least(LINE, channels - c),
+                t.dx + ((images.first + n) * g.c + channel + c) * pixels, pixels);
 }
 
 // ---- dU

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define EPITOMIC_ABI 1
+#define EPITOMIC_ABI 2
 
 extern "C" {
 
@@ -16,6 +16,7 @@ struct EpitomicProblem {
   int64_t pool[2];                // D; V = W + D - 1 <= 8
   int64_t stride[2];
   int64_t threads;                // how many will run a pass; no result depends on it
+  int64_t dx_planes;              // dx is (N, C, H, W), not (N, H, W, C)
   float patch[2][64];             // G   (V, W) of each axis
   float output[2][64];            // A   (V, D) of each axis
   float epitome[2][64];           // B^T (V, V) of each axis
@@ -60,7 +61,7 @@ struct EpitomicTensors {
   uint8_t* positions;             // (patches, K)
   float* dy_scaled;               // (patches, K): dy times the winner's gain
   float* sums;                    // (tasks, 1 + D*D, K+): sums of dy, and of dy * (y - bias) by winner
-  float* dx;                      // (N, H, W, C)
+  float* dx;                      // (N, H, W, C), or (N, C, H, W) with dx_planes
   float* du;                      // (slices, points, panels of the group, C, panel)
   float* depitomes;               // (K, C, V, V)
   uint64_t* hashes;               // (tasks)

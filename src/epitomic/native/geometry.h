@@ -27,11 +27,11 @@ struct Block {
   int64_t first, count;
 };
 
-// Where in the input (floats) each patch of a block begins.
+// At which pixel of the input each patch of a block begins.
 INLINE void locate(const EpitomicProblem& p, const Geometry& g, Block block, int64_t* offsets) {
   int64_t j = block.first % g.ow, i = block.first / g.ow % g.oh, n = block.first / g.ow / g.oh;
   for (int64_t b = 0; b < block.count; b++) {
-    offsets[b] = ((n * p.h + i * p.stride[0]) * p.w + j * p.stride[1]) * p.c;
+    offsets[b] = (n * p.h + i * p.stride[0]) * p.w + j * p.stride[1];
     if (++j == g.ow) {
       j = 0;
       if (++i == g.oh) i = 0, n++;

@@ -38,7 +38,7 @@ INLINE void plan_sizes(const EpitomicProblem& p, EpitomicPlan& plan) {
   floats[EPITOMIC_PACK] = floats[EPITOMIC_PACK_TRANSPOSED] = floats[EPITOMIC_UNPACK] = 0;
   floats[EPITOMIC_AFFINE] = floats[EPITOMIC_HASH] = 0;
   floats[EPITOMIC_FORWARD] = forward.products(g, epitome_panels).floats;
-  floats[EPITOMIC_INPUT] = input.products(g, channel_panels).floats;
+  floats[EPITOMIC_INPUT] = input.floats(p, g, channel_panels);
   floats[EPITOMIC_EPITOMES] = epitomes.floats;
 
   plan.tasks[EPITOMIC_PACK] = plan.tasks[EPITOMIC_UNPACK] = pack_tasks(epitome_panels, g.c);

@@ -44,9 +44,10 @@ INLINE void patch_row(const EpitomicProblem& p, const Geometry& g, const Epitomi
   int64_t first = infinity ? g.wh - 1 : 0, count = zero || infinity ? 1 : g.wh;
   const float* m = p.patch[0] + vh * g.wh + first;
   for (int64_t b = 0; b < block.count; b++) {
-    CHECK(offsets[b] + (g.wh - 1) * g.row + g.ww * g.c <= p.n * p.h * g.row);
+    const float* x = t.x + offsets[b] * g.c + first * g.row;
+    CHECK(offsets[b] * g.c + (g.wh - 1) * g.row + g.ww * g.c <= p.n * p.h * g.row);
     float mean = t.patch_mean ? t.patch_mean[block.first + b] : 0;
-    COMBINE[count](m, t.x + offsets[b] + first * g.row, g.row, mean, line, g.ww * g.c);
+    COMBINE[count](m, x, g.row, mean, line, g.ww * g.c);
     EVALUATE_ALL[g.vw][g.ww](p.patch[1], line, g.c, out.data + b * out.row, out.plane, up(g.c, LANES) / LANES);
   }
 }

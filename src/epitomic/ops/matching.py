@@ -54,7 +54,11 @@ class Kernel(Protocol):
         stride: Pair,
         needs: Sequence[bool],
     ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
-        """Gradients of x, epitomes, bias and gain, None where ``needs`` does not ask. ``y`` comes with gain only."""
+        """Gradients of x, epitomes, bias and gain, None where ``needs`` does not ask. ``y`` comes with gain only.
+
+        Of all tensors, x alone may be a view of dense (N, C, H, W) data, and then its gradient may be one, too: copies
+        of them would be most of the memory of a step.
+        """
 
 
 KERNELS: dict[str, Kernel] = {"native": native, "winograd": winograd}
@@ -116,7 +120,7 @@ def match_backward(
         nhwc(dy),
         None if y is None else nhwc(y),
         nhwc(positions),
-        nhwc(x),
+        (x if is_channels_last(x) else x.contiguous()).permute(0, 2, 3, 1),
         epitomes.contiguous(),
         bias,
         gain,

@@ -30,7 +30,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from epitomic.geometry import Pair
 from epitomic.ops.transforms import MAX_POINTS, axis_transforms
 
-ABI = 1
+ABI = 2
 LIBRARY = Path(__file__).parent.parent / "native" / "epitomic_kernel.so"
 
 # Passes, as in native/call.h.
@@ -43,7 +43,7 @@ class Problem(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int64) for name in "nhwck"),
         *((name, ctypes.c_int64 * 2) for name in ("kernel", "pool", "stride")),
-        ("threads", ctypes.c_int64),
+        *((name, ctypes.c_int64) for name in ("threads", "dx_planes")),
         *((name, ctypes.c_float * 128) for name in ("patch", "output", "epitome")),
     )
 
@@ -160,12 +160,11 @@ def backward(
         return zeros[0], zeros[1], zeros[2], zeros[3]
 
     dbias = dy.sum((0, 1, 2)) if need_bias and gain is None else None
-    dx = torch.empty_like(x) if need_x else None
     depitomes = torch.empty_like(epitomes) if need_epitomes else None
-    dgain = None
+    dx = dgain = None
     call = _Call(x, epitomes, kernel, stride)
     call.check(bias, gain, dy=dy, positions=positions, y=y)
-    call.bind(x=x, dy=dy, positions=positions, dx=dx)
+    call.bind(dy=dy, positions=positions)
     if gain is not None:
         assert y is not None
         d2, k = gain.shape[1], call.padded_k
@@ -177,7 +176,19 @@ def backward(
         dbias = total[0].contiguous() if need_bias else None
         dgain = total[1:].t().div(gain).contiguous() if need_gain else None
         call.bind(dy=scaled)
+    if need_epitomes:
+        call.bind(x=x.contiguous())
+        if gain is not None:
+            call.bind(patch_mean=_patch_means(call.tensors["x"], kernel, stride))
+        call.bind(du=_SCRATCH.take("packed", call.plan.slices * call.plan.u), depitomes=depitomes)
+        for group in range(call.plan.epitome_groups):
+            call.bind(group)
+            call.run(EPITOMES)
+            call.run(UNPACK)
+        call.bind(x=None)  # a copy, if x was not dense: it need not meet dx
     if need_x:
+        dx = torch.empty_like(x)  # dense, in the format of x
+        call.bind(dx=dx.permute(0, 3, 1, 2) if call.problem.dx_planes else dx)
         if gain is not None:  # mean over the channels and the W x W box of every filter
             means = F.avg_pool2d(epitomes.mean(1, keepdim=True), kernel, stride=1).flatten(1)
             call.bind(filter_mean=call.padded(means))
@@ -186,14 +197,6 @@ def backward(
             call.bind(group)
             call.run(PACK_TRANSPOSED)
             call.run(INPUT)
-    if need_epitomes:
-        if gain is not None:
-            call.bind(patch_mean=_patch_means(x, kernel, stride))
-        call.bind(du=_SCRATCH.take("packed", call.plan.slices * call.plan.u), depitomes=depitomes)
-        for group in range(call.plan.epitome_groups):
-            call.bind(group)
-            call.run(EPITOMES)
-            call.run(UNPACK)
     return dx, depitomes, dbias, dgain
 
 
@@ -220,6 +223,7 @@ class _Call:
         self.threads = torch.get_num_threads()
         pair = ctypes.c_int64 * 2
         self.problem = Problem(n, h, w, c, k, pair(*kernel), pair(*pool), pair(*stride), self.threads)
+        self.problem.dx_planes = not x.is_contiguous()
         for name, matrices in zip(("patch", "output", "epitome"), _matrices(kernel, pool), strict=True):
             ctypes.memmove(ctypes.addressof(getattr(self.problem, name)), matrices, ctypes.sizeof(matrices))
         self.plan = Plan()
@@ -238,10 +242,12 @@ class _Call:
                 raise ValueError(f"{name} must be {size}, got {tuple(tensor.shape)}")
 
     def bind(self, group: int = 0, **tensors: Tensor | None) -> None:
-        """Gives tensors to the call, under the names of `Pointers`, and says which group of panels is next."""
+        """Gives tensors to the call, under the names of `Pointers`; None takes one back. Says which group is next."""
         self.pointers.group = group
         for name, tensor in tensors.items():
             if tensor is None:
+                self.tensors.pop(name, None)
+                setattr(self.pointers, name, None)
                 continue
             dtype = {"positions": torch.uint8, "hashes": torch.int64}.get(name, torch.float32)
             if not tensor.is_contiguous() or tensor.dtype != dtype or tensor.device.type != "cpu":

@@ -74,6 +74,7 @@ def backward(
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
     """See `matching.Kernel.backward`."""
     need_x, need_epitomes, need_bias, need_gain = needs
+    x = x.contiguous()
     call = _Call(x, epitomes, kernel, stride, transformed=need_x + need_epitomes)
     if (
         need_x and need_epitomes and len(list(call.groups())) > 1
