@@ -68,16 +68,26 @@ struct EpitomicTensors {
   int64_t group;                  // which one the pass works on, if its tensors come in groups
 };
 
+// One pass, and how far it is.
+struct EpitomicRun {
+  const char* target;
+  const EpitomicProblem* problem;
+  const EpitomicPlan* plan;
+  const EpitomicTensors* tensors;
+  float* workspace;               // of all threads, 64-byte aligned
+  int64_t floats;                 // of it for each thread: a multiple of 16
+  int64_t pass;
+  int64_t threads, tasks;         // that have begun: 0 at first
+};
+
 int64_t epitomic_abi(void);                       // EPITOMIC_ABI, to be checked before anything else
-int64_t epitomic_sizes(void);                     // sizes of the three structs, each in 16 bits
+int64_t epitomic_sizes(void);                     // sizes of the four structs, each in 16 bits
 const char* epitomic_targets(void);               // those in this library, best last, separated by spaces
 int epitomic_supported(const char* target);       // whether this processor runs it
 
-// Each returns 0, or -1 for a target that is not there.
-int epitomic_plan(const char* target, const EpitomicProblem*, EpitomicPlan*);
+// The target must be there.
+void epitomic_plan(const char* target, const EpitomicProblem*, EpitomicPlan*);
 
-// Does tasks of one pass until none is left: any number of threads call it with one `next` that starts at 0, and
-// each with a workspace of its own, 64-byte aligned.
-int epitomic_run(const char* target, const EpitomicProblem*, const EpitomicPlan*, const EpitomicTensors*, int pass,
-                 int64_t* next, float* workspace);
+// Does tasks of the pass until none is left: as many threads call it, with one EpitomicRun, as it has workspaces.
+void epitomic_run(EpitomicRun*);
 }

@@ -39,7 +39,8 @@ extern "C" {
 int64_t epitomic_abi(void) { return EPITOMIC_ABI; }
 
 int64_t epitomic_sizes(void) {
-  return (int64_t)sizeof(EpitomicProblem) | (int64_t)sizeof(EpitomicPlan) << 16 | (int64_t)sizeof(EpitomicTensors) << 32;
+  return (int64_t)sizeof(EpitomicProblem) | (int64_t)sizeof(EpitomicPlan) << 16 |
+         (int64_t)sizeof(EpitomicTensors) << 32 | (int64_t)sizeof(EpitomicRun) << 48;
 }
 
 const char* epitomic_targets(void) {
@@ -60,18 +61,13 @@ int epitomic_supported(const char* name) {
   return 1;
 }
 
-int epitomic_plan(const char* name, const EpitomicProblem* problem, EpitomicPlan* plan) {
-  const Target* target = find(name);
-  if (!target) return -1;
-  target->plan(problem, plan);
-  return 0;
+void epitomic_plan(const char* name, const EpitomicProblem* problem, EpitomicPlan* plan) {
+  find(name)->plan(problem, plan);
 }
 
-int epitomic_run(const char* name, const EpitomicProblem* problem, const EpitomicPlan* plan,
-                 const EpitomicTensors* tensors, int pass, int64_t* next, float* workspace) {
-  const Target* target = find(name);
-  if (!target) return -1;
-  target->run(problem, plan, tensors, pass, next, workspace);
-  return 0;
+void epitomic_run(EpitomicRun* run) {
+  int64_t thread = __atomic_fetch_add(&run->threads, 1, __ATOMIC_RELAXED);
+  find(run->target)->run(run->problem, run->plan, run->tensors, (int)run->pass, &run->tasks,
+                         run->workspace + thread * run->floats);
 }
 }

@@ -2,9 +2,9 @@
 
 The same three stages as in `winograd`, but fused: a thread takes a block of patches from the input to the winners, and
 nothing of size V*V leaves its caches. The library has no dependency and keeps no state: it gets sizes and pointers by
-``ctypes``, which lets go of the GIL. All memory is allocated here, and all sizes are checked here. The threads are
-Python threads, ``torch.get_num_threads()`` of them; every sum has an order of its own that does not depend on their
-number, so neither do the results, to the last bit.
+``ctypes``, which lets go of the GIL. All memory is allocated here, and all sizes are checked here. It runs on
+``torch.get_num_threads()`` threads; every sum has an order of its own that does not depend on their number, so neither
+do the results, to the last bit.
 
 ``EPITOMIC_NATIVE=0`` turns it off; the name of a target (``baseline``, ``avx2``, ``avx512``) asks for that one, and a
 path that ends in ``.so`` for another build of the library.
@@ -71,6 +71,16 @@ class Pointers(ctypes.Structure):
     _fields_ = (*((name, ctypes.c_void_p) for name in TENSORS), ("group", ctypes.c_int64))
 
 
+class Run(ctypes.Structure):
+    """``EpitomicRun`` of native/call.h."""
+
+    _fields_ = (
+        ("target", ctypes.c_char_p),
+        *((name, ctypes.c_void_p) for name in ("problem", "plan", "tensors", "workspace")),
+        *((name, ctypes.c_int64) for name in ("floats", "which", "threads", "tasks")),
+    )
+
+
 class Native(NamedTuple):
     """The loaded library and the target it runs as, or the reason why there is none."""
 
@@ -92,7 +102,7 @@ def _load() -> Native:
         library = ctypes.CDLL(str(path))
         library.epitomic_abi.restype = library.epitomic_sizes.restype = ctypes.c_int64
         library.epitomic_targets.restype = ctypes.c_char_p
-        sizes = sum(ctypes.sizeof(s) << 16 * i for i, s in enumerate((Problem, Plan, Pointers)))
+        sizes = sum(ctypes.sizeof(s) << 16 * i for i, s in enumerate((Problem, Plan, Pointers, Run)))
         if library.epitomic_abi() != ABI or library.epitomic_sizes() != sizes:
             return Native(None, "", "built for another version of epitomic: install it again")
         targets = library.epitomic_targets().decode().split()
@@ -291,31 +301,12 @@ class _Call:
 
     def run(self, which: int) -> None:
         """Runs one pass on all threads."""
-        tasks = self.plan.tasks[which]
-        threads = max(1, min(self.threads, tasks))
-        counter = ctypes.c_int64(0)
+        threads = self.threads if self.plan.tasks[which] > 1 else 1
         floats = -(-self.plan.workspace[which] // 16) * 16
         workspace = _SCRATCH.take("workspace", threads * floats + 16)  # cut at cache lines
         start = -(-workspace.data_ptr() // 64) * 64
-
-        def work(i: int) -> None:
-            self.library.epitomic_run(
-                self.target,
-                ctypes.byref(self.problem),
-                ctypes.byref(self.plan),
-                ctypes.byref(self.pointers),
-                which,
-                ctypes.byref(counter),
-                ctypes.c_void_p(start + 4 * i * floats),
-            )
-
-        helpers = [_helpers().submit(work, i) for i in range(1, threads)] if threads > 1 else []
-        try:
-            work(0)
-        finally:  # a helper that has not begun by now has nothing left to do
-            for helper in helpers:
-                if not helper.cancel():
-                    helper.result()
+        structs = (ctypes.addressof(struct) for struct in (self.problem, self.plan, self.pointers))
+        _THREADS.call(threads, self.library.epitomic_run, Run(self.target, *structs, start, floats, which))
 
 
 class _Scratch(threading.local):
@@ -351,13 +342,42 @@ class _Packed(NamedTuple):
 _PACKED: Any = WeakTensorKeyDictionary()
 
 
-@cache
-def _helpers() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(max(1, (os.cpu_count() or 1) - 1), thread_name_prefix="epitomic")
+class _Threads:
+    """Where a pass runs: torch's own threads where they are OpenMP's, else Python threads.
+
+    After each call of torch, OpenMP's threads wait for the next one for some milliseconds, at full speed: any others
+    would have to share the processors with them. Neither survive a fork, but Python threads can be made anew.
+    """
+
+    def __init__(self) -> None:
+        openmp = sys.platform != "win32" and "parallel backend: OpenMP" in torch.__config__.parallel_info()
+        self.team = getattr(ctypes.CDLL(None), "GOMP_parallel", None) if openmp else None
+        self.helpers: ThreadPoolExecutor | None = None
+
+    def call(self, threads: int, function: Any, argument: ctypes.Structure) -> None:
+        """Calls ``function(&argument)`` on so many threads at once; one that begins late may be left out."""
+        if threads == 1:
+            function(ctypes.byref(argument))
+        elif self.team is not None:
+            self.team(function, ctypes.byref(argument), threads, 0)
+        else:
+            self.helpers = self.helpers or ThreadPoolExecutor(max(1, (os.cpu_count() or 1) - 1), "epitomic")
+            late = [self.helpers.submit(function, ctypes.byref(argument)) for _ in range(1, threads)]
+            try:
+                function(ctypes.byref(argument))
+            finally:
+                for helper in late:
+                    if not helper.cancel():
+                        helper.result()
+
+    def after_fork(self) -> None:
+        """In the child."""
+        self.team = self.helpers = None
 
 
+_THREADS = _Threads()
 if sys.platform != "win32":
-    os.register_at_fork(after_in_child=_helpers.cache_clear)  # threads do not survive a fork
+    os.register_at_fork(after_in_child=_THREADS.after_fork)
 
 
 @cache
