@@ -5,6 +5,8 @@ Three reductions turn every epitomic layer of the paper into mini-epitome matchi
 1. topographic -> mini: a large epitome is m x m overlapping mini-epitomes (`ops.filters.mini_epitomes`);
 2. epitome stride -> channels: space-to-depth of patches and epitomes (`_stride_to_channels`);
 3. mean + contrast normalisation -> centred patches and a gain per filter (`_contrast_gain`).
+
+A fourth leaves the native kernel less to do where there are few channels: `_pixels_to_channels`.
 """
 
 from __future__ import annotations
@@ -20,13 +22,14 @@ from torch import Tensor
 from epitomic.geometry import Geometry, Pair, Size
 from epitomic.ops.direct import match_direct
 from epitomic.ops.filters import gather_filters, mini_epitomes, normalize_filters
-from epitomic.ops.matching import match
+from epitomic.ops.matching import is_channels_last, match
 from epitomic.ops.native import why_not_native
 from epitomic.ops.reference import epitomic_conv2d_reference
 from epitomic.ops.transforms import MAX_POINTS
 
 ALGORITHMS = ("auto", "reference", "direct", "winograd", "native")
 WORTHWHILE = 64  # measured by benchmarks/auto.py
+TRANSFORMS = 8  # what the native kernel's transforms of a point cost, in channels of multiplications
 
 
 @overload
@@ -129,7 +132,10 @@ def epitomic_conv2d(
         y, positions = _run(chosen, batch.to(dtype), weight, bias, geometry, normalize, eps)
     if input.dim() == 3:
         y, positions = y.squeeze(0), positions.squeeze(0)
-    return (y, positions.long()) if return_positions else y
+    if not return_positions:
+        return y
+    positions = positions.long()
+    return y, positions.contiguous() if y.is_contiguous() else positions
 
 
 def _run(
@@ -152,7 +158,11 @@ def _run(
 
     gain = _contrast_gain(minis, geometry, eps) if normalize else None
     x, minis, kernel, stride = _stride_to_channels(x, minis, geometry, centred=normalize)
-    return match(x, minis, bias, gain, kernel, stride, algorithm)
+    if algorithm != "native" or not _has_few_channels(minis, kernel):
+        return match(x, minis, bias, gain, kernel, stride, algorithm)
+    pixels, filters = _pixels_to_channels(x, minis, kernel, stride)
+    y, positions = match(pixels, filters, bias, gain, (1, 1), (1, 1), algorithm)
+    return y if is_channels_last(x) else y.contiguous(), positions
 
 
 def choose_algorithm(
@@ -252,6 +262,26 @@ def _stride_to_channels(
     patches = F.pad(patches, (0, rest_w, 0, rest_h))  # (N, C, oh, ow, W', W')
     tiled = patches.transpose(3, 4).flatten(4, 5).flatten(2, 3)  # (N, C, oh*W', ow*W'): patches side by side
     return _space_to_depth(tiled, geometry.epitome_stride), minis, kernel, kernel
+
+
+def _has_few_channels(minis: Tensor, kernel: Pair) -> bool:
+    """Whether D^2 W^2 multiplications by channel without transforms cost less than V^2 with them.
+
+    Nor may the gathered patches outgrow the output by far.
+    """
+    k, c, vh, vw = minis.shape
+    (wh, ww), positions = kernel, (vh - kernel[0] + 1) * (vw - kernel[1] + 1)
+    direct, winograd = positions * (wh * ww * c + TRANSFORMS), vh * vw * (c + TRANSFORMS)
+    return direct < winograd and wh * ww * c <= 2 * k
+
+
+def _pixels_to_channels(x: Tensor, minis: Tensor, kernel: Pair, stride: Pair) -> tuple[Tensor, Tensor]:
+    """Filter size W -> 1: every patch becomes one pixel of C*W*W channels. Returns the new input and mini-epitomes."""
+    (wh, ww), (sh, sw), (vh, vw) = kernel, stride, minis.shape[2:]
+    patches = x.unfold(2, wh, sh).unfold(3, ww, sw)  # (N, C, oh, ow, W, W)
+    pixels = patches.permute(0, 2, 3, 4, 5, 1).flatten(3)  # (N, oh, ow, W*W*C), the format of the kernel
+    windows = minis.unfold(2, vh - wh + 1, 1).unfold(3, vw - ww + 1, 1)  # (K, C, W, W, D, D)
+    return pixels.permute(0, 3, 1, 2), windows.permute(0, 2, 3, 1, 4, 5).flatten(1, 3)
 
 
 def _space_to_depth(x: Tensor, block: Pair) -> Tensor:
