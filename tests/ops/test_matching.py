@@ -4,12 +4,15 @@ import pytest
 import torch
 
 from epitomic.ops.matching import KERNELS, match
+from epitomic.ops.native import NATIVE
 
 
 @pytest.mark.parametrize("implementation", KERNELS)
 @pytest.mark.parametrize("normalised", [False, True])
 @pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
 def test_opcheck(implementation: str, normalised: bool, memory_format: torch.memory_format) -> None:
+    if implementation == "native" and NATIVE.library is None:
+        pytest.skip(f"native kernel {NATIVE.reason}")
     torch.manual_seed(0)
     x = torch.randn(2, 3, 7, 6).contiguous(memory_format=memory_format).requires_grad_()
     epitomes, bias = torch.randn(5, 3, 4, 4, requires_grad=True), torch.randn(5, requires_grad=True)
