@@ -1,6 +1,7 @@
 """Wherever a torch layer works: compile, export, ONNX, autograd's corners, threads, distributed."""
 
 import concurrent.futures
+import shutil
 import subprocess
 import sys
 import warnings
@@ -47,6 +48,7 @@ def test_compile_fullgraph(variant: str, algorithm: str) -> None:
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs a C++ compiler")
 def test_compile_with_inductor_keeps_channels_last() -> None:
     model = nn.Sequential(make_layer("mini", "winograd"), nn.ReLU(), EpitomicConv2d(8, 4, 3, algorithm="winograd"))
     x = torch.randn(2, 32, 14, 14).contiguous(memory_format=torch.channels_last)
