@@ -34,8 +34,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="epitomic_small")
     parser.add_argument("--recipe", default="mnist")
-    parser.add_argument("--steps", type=int, default=30)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--no-dropout", action="store_true")
     args = parser.parse_args()
 
