@@ -28,7 +28,7 @@ from epitomic.ops.transforms import Transforms, plane_transforms
 
 # What a call may hold besides its results: U and dU of a group of epitomes, and the buffers of a chunk of patches. With
 # fewer patches the overhead of the calls shows, with more the caches miss (docs/performance.md).
-WORKSPACE_FLOATS = 5_000_000
+WORKSPACE_FLOATS = 6_500_000
 CHUNK_PATCHES = 384
 
 
