@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import contextlib
 import math
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from epitomic.geometry import Geometry, Pair, Size
 from epitomic.ops.direct import match_direct
@@ -229,14 +230,33 @@ def _contrast_gain(minis: Tensor, geometry: Geometry, eps: float) -> Tensor:
     The filter's mean needs no such term: with centred patches, x^T (w - mean w) = (x - mean x)^T w.
     """
     count = minis.shape[1] * geometry.kernel[0] * geometry.kernel[1]
-    v = minis - minis.mean((1, 2, 3), keepdim=True)  # changes no centred filter, and what is left cancels less
-
-    def filter_sum(t: Tensor) -> Tensor:  # (K, C, V', V') -> (K, D*D)
-        sums = F.avg_pool2d(t.sum(1, keepdim=True), geometry.kernel, geometry.epitome_stride, divisor_override=1)
-        return sums.flatten(1)
-
-    energy = filter_sum(v * v) - filter_sum(v).square() / count
+    sums = torch.stack(_ChannelSums.apply(minis), 1)  # (K, 2, V', V')
+    sums = F.avg_pool2d(sums, geometry.kernel, geometry.epitome_stride, divisor_override=1)
+    first, second = sums.flatten(2).unbind(1)  # (K, D*D)
+    energy = second - first.square() / count
     return (energy.clamp(min=0) + eps).rsqrt()
+
+
+class _ChannelSums(torch.autograd.Function):
+    """Sums over the channels of v and of v^2, with v the epitomes less the mean of each: (K, C, V', V') -> (K, V', V').
+
+    That mean changes no centred filter, so it counts as a constant, and what is left cancels less. Here by hand,
+    because v is as large as the epitomes: autograd would keep and pass through several such.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, minis: Tensor) -> tuple[Tensor, Tensor]:
+        first = minis.sum(1)
+        mean = first.mean((1, 2), keepdim=True) / minis.shape[1]  # (K, 1, 1)
+        ctx.save_for_backward(minis, mean)
+        return first - minis.shape[1] * mean, (minis - mean[:, None]).square_().sum(1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_first: Tensor, d_second: Tensor) -> Tensor:
+        minis, mean = ctx.saved_tensors
+        grad = (minis - mean[:, None]).mul_(2 * d_second[:, None])
+        return grad.add_(d_first[:, None])
 
 
 def _stride_to_channels(
