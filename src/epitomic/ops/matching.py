@@ -22,7 +22,7 @@ from epitomic.ops import native, winograd
 
 
 class Kernel(Protocol):
-    """What an implementation of the kernel provides. All tensors are dense, of one floating dtype and one device."""
+    """What an implementation of the kernel provides. All tensors but x are dense; one dtype and device."""
 
     def forward(
         self, x: Tensor, epitomes: Tensor, bias: Tensor | None, gain: Tensor | None, kernel: Pair, stride: Pair
@@ -30,7 +30,7 @@ class Kernel(Protocol):
         """Matches every patch with every epitome.
 
         Args:
-            x: (N, H, W, C).
+            x: (N, H, W, C), or a view as such of dense (N, C, H, W) data: a copy would be most of the memory of a step.
             epitomes: (K, C, V, V); D = V - W + 1.
             bias: (K,) or None.
             gain: (K, D*D) or None. With it, each patch is centred to zero mean over its W*W*C values.
@@ -56,8 +56,7 @@ class Kernel(Protocol):
     ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
         """Gradients of x, epitomes, bias and gain, None where ``needs`` does not ask. ``y`` comes with gain only.
 
-        Of all tensors, x alone may be a view of dense (N, C, H, W) data, and then its gradient may be one, too: copies
-        of them would be most of the memory of a step.
+        Where x is a view of dense (N, C, H, W) data, its gradient may be one, too.
         """
 
 
@@ -75,9 +74,8 @@ def match(
     implementation: str,
 ) -> tuple[Tensor, Tensor]:
     """The operator over (N, C, H, W) tensors: y and positions, (N, K, oh, ow), in the memory format of ``x``."""
-    nhwc = x.permute(0, 2, 3, 1).contiguous()
     y, positions = KERNELS[implementation].forward(
-        nhwc, epitomes.contiguous(), bias, gain, (kernel[0], kernel[1]), (stride[0], stride[1])
+        _pixels(x), epitomes.contiguous(), bias, gain, (kernel[0], kernel[1]), (stride[0], stride[1])
     )
     return _to_format_of(x, y), _to_format_of(x, positions)
 
@@ -120,7 +118,7 @@ def match_backward(
         nhwc(dy),
         None if y is None else nhwc(y),
         nhwc(positions),
-        (x if is_channels_last(x) else x.contiguous()).permute(0, 2, 3, 1),
+        _pixels(x),
         epitomes.contiguous(),
         bias,
         gain,
@@ -181,6 +179,11 @@ def _to_format_of(x: Tensor, nhwc: Tensor) -> Tensor:
     """(N, H, W, C) data as an (N, C, H, W) tensor in the memory format of ``x``: channels_last or contiguous."""
     nchw = nhwc.permute(0, 3, 1, 2)
     return nchw if is_channels_last(x) else nchw.contiguous()
+
+
+def _pixels(x: Tensor) -> Tensor:
+    """(N, C, H, W), dense, in either format -> (N, H, W, C), a view of it."""
+    return (x if is_channels_last(x) else x.contiguous()).permute(0, 2, 3, 1)
 
 
 def is_channels_last(x: Tensor) -> bool:

@@ -132,6 +132,7 @@ def forward(
     x: Tensor, epitomes: Tensor, bias: Tensor | None, gain: Tensor | None, kernel: Pair, stride: Pair
 ) -> tuple[Tensor, Tensor]:
     """See `matching.Kernel.forward`."""
+    x = x.contiguous()
     call = _Call(x, epitomes, kernel, stride)
     call.check(bias, gain)
     y = x.new_empty(*call.grid, epitomes.shape[0])

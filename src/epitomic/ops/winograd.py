@@ -74,7 +74,6 @@ def backward(
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
     """See `matching.Kernel.backward`."""
     need_x, need_epitomes, need_bias, need_gain = needs
-    x = x.contiguous()
     call = _Call(x, epitomes, kernel, stride, transformed=need_x + need_epitomes)
     if (
         need_x and need_epitomes and len(list(call.groups())) > 1
@@ -280,7 +279,9 @@ class _Fold:
         self.size, self.kernel, self.stride, self.width = x.shape, kernel, stride, grid[2]
         blocks = [o - 1 - (-w // s) for o, w, s in zip(grid[1:], kernel, stride, strict=True)]
         n, h, w, c = x.shape
-        self.blocks = x.new_zeros(n, max(h, blocks[0] * stride[0]), max(w, blocks[1] * stride[1]), c)
+        h, w = max(h, blocks[0] * stride[0]), max(w, blocks[1] * stride[1])
+        # In the format of x, so that the sum need not be copied to it.
+        self.blocks = x.new_zeros(n, h, w, c) if x.is_contiguous() else x.new_zeros(n, c, h, w).permute(0, 2, 3, 1)
 
     def add(self, dpatches: Tensor, chunk: _Chunk) -> None:
         """Adds (W*W, P, C) gradients of a chunk of patches."""
@@ -300,4 +301,5 @@ class _Fold:
 
     def image(self) -> Tensor:
         """The sum, (N, H, W, C)."""
-        return self.blocks[:, : self.size[1], : self.size[2]].contiguous()
+        image = self.blocks[:, : self.size[1], : self.size[2]]
+        return image.contiguous() if self.blocks.is_contiguous() else image
