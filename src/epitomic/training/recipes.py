@@ -19,6 +19,7 @@ PAPER = Recipe(
 )
 MNIST = Data(name="mnist", validation=5000)
 CIFAR10 = Data(name="cifar10", validation=5000)
+SMALL = Model(name="epitomic_small", batch_norm=True)
 
 RECIPES: dict[str, Recipe] = {
     # 1,257 training images of 8 x 8 pixels: the demonstration, on data that is there on every machine.
@@ -32,25 +33,29 @@ RECIPES: dict[str, Recipe] = {
         epochs=40,
         ema=0.98,
     ),
+    # Beyond the paper's ingredients: batch norm, a rate that falls to zero, averaged weights. Stronger dropout (0.2,
+    # 0.25), label smoothing 0.1 and twice the weight decay changed the validation error by less than its noise.
     "mnist": Recipe(
         data=MNIST,
-        optimizer=Optimizer(lr=0.05, nesterov=True),
+        model=SMALL,
+        optimizer=Optimizer(lr=0.1, nesterov=True),
         schedule=Schedule(name="linear", warmup=1),
-        epochs=20,
+        epochs=12,
         ema=0.999,
     ),
     "mnist_aug": Recipe(
         data=MNIST,
-        optimizer=Optimizer(lr=0.05, nesterov=True),
+        model=SMALL,
+        optimizer=Optimizer(lr=0.1, nesterov=True),
         schedule=Schedule(name="linear", warmup=1),
         augmentation=Augmentation(rotate=10, scale=0.1, shear=10, translate=2, elastic=0.5),
-        epochs=30,
+        epochs=20,
         ema=0.999,
     ),
     "cifar10": Recipe(
         data=CIFAR10,
-        model=Model(name="epitomic_small", width=2.0),
-        optimizer=Optimizer(lr=0.05, nesterov=True),
+        model=replace(SMALL, width=2.0),
+        optimizer=Optimizer(lr=0.1, nesterov=True),
         schedule=Schedule(name="linear", warmup=2),
         augmentation=Augmentation(shift=4, flip=True),
         epochs=40,
