@@ -107,6 +107,7 @@ def test_resuming_a_finished_run_changes_nothing(straight: Path) -> None:
         ("train digits --out {new} --data.validation 5000", "validation set"),
         ("train mnist --out {new} --data-dir {new}", "train-images-idx3-ubyte.gz"),
         ("train digits --out {new} --model alexnet", "image_size of alexnet"),
+        ("train digits --out {new} --model alexnet --model.batch_norm true", "add --model.batch_norm none"),
         ("train digits --out {new} --model epitomic", "image_size of epitomic"),
         ("evaluate {new}", "no folder"),
         ("evaluate {run} --data mnits", "did you mean 'mnist'"),

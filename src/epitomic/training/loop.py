@@ -26,6 +26,7 @@ from epitomic.errors import UserError
 from epitomic.evaluation import score
 from epitomic.models import FitsImages, create_model, from_pretrained, save_pretrained
 from epitomic.models.dropout import key_dropout
+from epitomic.models.registry import model_options
 from epitomic.options import from_dict, to_dict
 from epitomic.training import checkpoint
 from epitomic.training.averaging import WeightAverage
@@ -117,6 +118,7 @@ class Trainer:
 
     def __init__(self, recipe: Recipe, run: Run, settings: Settings) -> None:
         self.recipe, self.run, self.settings = recipe, run, settings
+        _check_model(recipe)
         self.feed = open_feed(recipe, settings)
         _check_batches(recipe, settings, self.feed.images)
 
@@ -387,6 +389,17 @@ def _fabric(recipe: Recipe, settings: Settings) -> Fabric:
     except (MisconfigurationException, ValueError, RuntimeError) as error:
         chosen = f"--accelerator {settings.accelerator} --devices {settings.devices} --precision {recipe.precision}"
         raise UserError(f"cannot use {chosen} here: {error}") from None
+
+
+def _check_model(recipe: Recipe) -> None:
+    """An error if the recipe, perhaps made for another network, has settings that this one does not take."""
+    name, known = recipe.model.name, model_options(recipe.model.name)
+    for option, value in recipe.model.arguments().items():
+        if option not in known:
+            takes = ", ".join(known)
+            raise UserError(
+                f"--model.{option} {value} is not for {name}, which takes {takes}: add --model.{option} none"
+            )
 
 
 def _check_batches(recipe: Recipe, settings: Settings, images: int) -> None:
