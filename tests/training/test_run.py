@@ -189,3 +189,15 @@ def test_a_network_that_fits_itself_to_the_images(tmp_path: Path, monkeypatch: p
     expected.fit(first)
     kept = load_file(tmp_path / "run" / "model.safetensors")["whitening.weight"]
     assert torch.equal(kept, expected.weight)
+
+
+def test_the_last_epoch_is_kept_where_the_recipe_says_so(straight: Path, tmp_path: Path) -> None:
+    assert run(tmp_path / "run", "--keep", "last", "--quiet").returncode == 0
+    rows = list(csv.DictReader((tmp_path / "run" / "metrics.csv").open()))
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert results["best_epoch"] == 2
+    assert results["validation_error"] == float(rows[-1]["val_error"])
+    assert [row["best_epoch"] for row in rows] == ["0", "1", "2"]
+    averages = load_file(sorted((tmp_path / "run" / "checkpoints").iterdir())[-1])
+    kept = load_file(tmp_path / "run" / "model.safetensors")
+    assert torch.equal(kept["out.weight"], averages["average.out.weight"])

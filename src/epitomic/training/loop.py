@@ -72,7 +72,7 @@ class State:
     bad: int = 0  # of the epoch, that could not be read
     loss: float = 0.0  # summed over the epoch's images so far
     errors: float = 0.0  # the same
-    best_error: float | None = None  # on the validation set
+    best_error: float | None = None  # on the validation set, of the epoch whose weights are kept
     best_loss: float | None = None  # decides among epochs of the same error
     best_epoch: int | None = None
     seconds: float = 0.0  # of training so far, over all resumptions
@@ -252,7 +252,8 @@ class Trainer:
         """Validates, keeps the weights if they are the best so far, notes the figures, turns to the next epoch."""
         state = self.state
         val_loss, val_error, val_top5_error = self._validate()
-        if state.best_error is None or (val_error, val_loss) < (state.best_error, state.best_loss):
+        better = state.best_error is None or (val_error, val_loss) < (state.best_error, state.best_loss)
+        if better or self.recipe.keep == "last":
             state.best_error, state.best_loss, state.best_epoch = val_error, val_loss, state.epoch
             if self.main:
                 save_pretrained(self.evaluated, self.run.folder, **self.feed.describe())

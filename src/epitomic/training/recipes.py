@@ -33,8 +33,9 @@ RECIPES: dict[str, Recipe] = {
         epochs=40,
         ema=0.98,
     ),
-    # Beyond the paper's ingredients: batch norm, a rate that falls to zero, averaged weights. Stronger dropout (0.2,
-    # 0.25), label smoothing 0.1 and twice the weight decay changed the validation error by less than its noise.
+    # Beyond the paper's ingredients: batch norm, averaged weights, a rate that falls to zero. The last epoch is kept:
+    # choosing among the last ones by 5,000 images is choosing noise. Stronger dropout (0.2, 0.25), label smoothing 0.1
+    # and twice the weight decay changed the validation error by less than its noise.
     "mnist": Recipe(
         data=MNIST,
         model=SMALL,
@@ -42,6 +43,7 @@ RECIPES: dict[str, Recipe] = {
         schedule=Schedule(name="linear", warmup=1),
         epochs=12,
         ema=0.999,
+        keep="last",
     ),
     "mnist_aug": Recipe(
         data=MNIST,
@@ -51,6 +53,7 @@ RECIPES: dict[str, Recipe] = {
         augmentation=Augmentation(rotate=10, scale=0.1, shear=10, translate=2, elastic=0.5),
         epochs=20,
         ema=0.999,
+        keep="last",
     ),
     "cifar10": Recipe(
         data=CIFAR10,
@@ -60,6 +63,7 @@ RECIPES: dict[str, Recipe] = {
         augmentation=Augmentation(shift=4, flip=True),
         epochs=40,
         ema=0.999,
+        keep="last",
     ),
     # After the airbench family (Jordan 2024): whitening, batch norm, a short triangle of a high rate, label smoothing,
     # alternating flips, biases at a rate of their own, averaged weights, averaged test views.
@@ -73,6 +77,7 @@ RECIPES: dict[str, Recipe] = {
         batch_size=512,
         label_smoothing=0.2,
         ema=0.99,
+        keep="last",
     ),
     "mnist_paper": replace(PAPER, data=MNIST),
     "cifar10_paper": replace(
