@@ -30,7 +30,7 @@ def main() -> int:
         above = "../" if path.parent.name == "docs" else ""
         filled = re.sub(
             r"(<!-- figures: (.+?) -->\n).*?(<!-- end -->)",
-            lambda match, above=above: _block(match).replace("](results/", f"]({above}results/"),  # type: ignore[misc]
+            lambda match, above=above: _block(match).replace("](results/", f"]({above}results/"),
             text,
             flags=re.DOTALL,
         )

@@ -37,7 +37,7 @@ def option(
     return dataclasses.field(default=default, metadata=metadata)
 
 
-def add_options(parser: argparse.ArgumentParser, kind: type) -> None:
+def add_options(parser: argparse._ActionsContainer, kind: type) -> None:
     """An option for each field of a dataclass."""
     for path, field, hint in _leaves(kind):
         names = [f"--{path}"]

@@ -16,7 +16,8 @@ import pytest
 from epitomic.cli import main
 from epitomic.errors import UserError
 from epitomic.reproduction.results import KEPT, Sample, is_finished
-from epitomic.reproduction.tables import TABLES, Planned, get_table, plan, table_recipe
+from epitomic.reproduction.tables import TABLES, Planned, get_table, plan
+from epitomic.training.recipes import get_recipe
 
 ROOT = Path(__file__).parents[2]
 SHORT = ("--models", "epitomic_small", "maxpool_small", "--seeds", "2", "--epochs", "1", "--model.width", "0.25")
@@ -124,7 +125,7 @@ def test_plans_are_whole_and_grow_evenly(name: str) -> None:
     assert len(set(planned)) == len(planned) == sum(table.seeds.values())
     assert [one.seed for one in planned] == sorted(one.seed for one in planned)
     for one in planned:
-        assert one.resolve(table_recipe(table)).model.name == one.model
+        assert one.resolve(get_recipe(table.recipe)).model.name == one.model
 
 
 def test_differences_have_the_standard_error() -> None:

@@ -1,7 +1,6 @@
 """Evaluates a trained network on its test set, and writes evaluation.json beside it.
 
     epitomic evaluate runs/digits
-    epitomic evaluate epitomic_small-mnist          weights that ship with the package
     epitomic evaluate runs/imagenette --data-dir data/imagenette --crops 10
 
 Of photographs, the folder `val` is the test set, and class probabilities are averaged over the crops.

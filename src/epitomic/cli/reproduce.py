@@ -20,8 +20,9 @@ from epitomic.files import write_text
 from epitomic.options import PREFIX, add_options, overridden
 from epitomic.reproduction.render import render
 from epitomic.reproduction.results import Finished, check_recipe, is_finished, keep
-from epitomic.reproduction.tables import TABLES, Planned, Table, get_table, plan, table_recipe
+from epitomic.reproduction.tables import TABLES, Planned, Table, get_table, plan
 from epitomic.training.recipe import Recipe
+from epitomic.training.recipes import get_recipe
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", type=int, metavar="N", help="of each network; the table's own numbers if not given")
     parser.add_argument("--show", action="store_true", help="run nothing, show the table of what is finished")
     parser.add_argument("--data-dir", metavar="DIR", help="where the image sets are; else EPITOMIC_DATA or the cache")
-    add_options(parser.add_argument_group("recipe", "settings; a table of your own, so name an --out"), Recipe)  # type: ignore[arg-type]
+    add_options(parser.add_argument_group("recipe", "settings; a table of your own, so name an --out"), Recipe)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -47,13 +48,14 @@ def run(args: argparse.Namespace) -> int:
         if value is not None and value < 1:
             raise UserError(f"--{option} must be at least 1, got {value}")
     table = get_table(args.table)
-    recipe = overridden(table_recipe(table), args)
-    if recipe != table_recipe(table) and not args.out:
+    published = get_recipe(table.recipe)
+    recipe = overridden(published, args)
+    if recipe != published and not args.out:
         raise UserError("other settings than the table's make another table: name a folder for it with --out")
     kept, runs = (Path(given or f"{kind}/{args.table}") for given, kind in ((args.out, "results"), (args.runs, "runs")))
     planned = list(plan(table, args.models, args.seeds))
     missing = [one for one in planned if not _is_kept(one, kept, recipe)]
-    failed = {} if args.show else _run_missing(args, table, recipe, missing, planned, kept, runs)
+    failed = {} if args.show else _run_missing(args, table, missing, planned, kept, runs)
     if not args.show:
         print()
     print(render(args.table, table, _finished(planned, kept)), end="")
@@ -65,7 +67,6 @@ def run(args: argparse.Namespace) -> int:
 def _run_missing(
     args: argparse.Namespace,
     table: Table,
-    recipe: Recipe,
     missing: list[Planned],
     planned: list[Planned],
     kept: Path,

@@ -41,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--save-every", type=float, default=60.0, metavar="SECONDS", help="between checkpoints")
     parser.add_argument("--no-report", action="store_true", help="do not write report.html at the end")
     parser.add_argument("--quiet", action="store_true", help="show nothing but errors")
-    add_options(parser.add_argument_group("recipe", "settings; the defaults are the recipe's"), Recipe)  # type: ignore[arg-type]
+    add_options(parser.add_argument_group("recipe", "settings; the defaults are the recipe's"), Recipe)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -20,7 +20,7 @@ SHIPPED = Path(__file__).parents[1] / "weights"
 
 
 def list_pretrained() -> list[str]:
-    """The networks whose weights ship with the package, such as ``"epitomic_small-mnist"``."""
+    """The networks whose weights ship with the package."""
     return sorted(path.parent.name for path in SHIPPED.glob(f"*/{CONFIG}"))
 
 

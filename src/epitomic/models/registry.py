@@ -66,7 +66,7 @@ def create_model(
         width: Multiplies the channels of every layer; 1 by default.
         dropout: Rate after the fully-connected layers.
         pretrained: A folder that `save_pretrained` wrote, or the name of a set for which weights of this network ship
-            with the package, such as ``"mnist"``. What is not given here is then as it was there; a softmax layer for
+            with the package (`list_pretrained`). What is not given here is then as it was there; a softmax layer for
             another number of classes is left as initialised.
         **options: Further options of this model, such as ``batch_norm`` of the small ones.
 

@@ -11,6 +11,7 @@ import shutil
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ def is_finished(folder: Path) -> bool:
 def keep(run: Path, folder: Path) -> None:
     """Copies what is worth keeping of a finished run."""
     for name in KEPT:
-        write_atomically(folder / name, lambda temporary, name=name: shutil.copyfile(run / name, temporary))  # type: ignore[misc]
+        write_atomically(folder / name, partial(shutil.copyfile, run / name))
 
 
 def check_recipe(folder: Path, recipe: Recipe) -> None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from epitomic.errors import unknown
 from epitomic.training.recipe import Recipe
-from epitomic.training.recipes import get_recipe
 
 
 @dataclass(frozen=True)
@@ -95,8 +94,3 @@ def plan(table: Table, models: list[str] | None = None, seeds: int | None = None
     wanted = {model: seeds or count for model, count in table.seeds.items() if models is None or model in models}
     for seed in range(max(wanted.values())):
         yield from (Planned(model, seed) for model, count in wanted.items() if seed < count)
-
-
-def table_recipe(table: Table) -> Recipe:
-    """The recipe that every run of a table has, but for network and seed."""
-    return get_recipe(table.recipe)
