@@ -132,16 +132,20 @@ INLINE void backward_input(const EpitomicProblem& p, const Geometry& g, const Ep
 // ---- dU
 
 struct EpitomeTasks {
-  int64_t parts, panels;                                // of a group of epitomes; panels of the largest part
+  int64_t epitome_parts, channel_parts;                 // of a group: one of them is 1
+  int64_t panels, channels;                             // of the largest part
   int64_t stride, left, right;                          // row of X; planes of X and of dM
   int64_t offsets_at, line_at, left_at, right_at, floats;
 
   EpitomeTasks(const EpitomicProblem& p, const Geometry& g, const EpitomicPlan& plan) {
     int64_t wanted = (4 * p.threads + g.vh * plan.slices - 1) / (g.vh * plan.slices);  // four tasks a thread
     int64_t most_panels = (g.k_panels + plan.epitome_groups - 1) / plan.epitome_groups;
-    parts = most(1, least(wanted, g.k_panels / plan.epitome_groups / 4));
-    panels = (most_panels + parts - 1) / parts;
-    stride = Products::row_stride(g.c);
+    epitome_parts = most(1, least(wanted, g.k_panels / plan.epitome_groups / 4));
+    channel_parts = most(1, least(wanted, g.c_panels / 4));
+    (g.c > most_panels * PANEL ? epitome_parts : channel_parts) = 1;  // each part makes the other factor again
+    panels = (most_panels + epitome_parts - 1) / epitome_parts;
+    channels = least((g.c_panels + channel_parts - 1) / channel_parts * PANEL, g.c);
+    stride = Products::row_stride(channels);
     left = spread(plan.block * stride);
     right = spread(panels * plan.block * PANEL);
     offsets_at = 0;
@@ -152,15 +156,18 @@ struct EpitomeTasks {
   }
 };
 
-// Task: a row of points, a slice of the patches, some epitomes. All its dU stays near while the patches pass by.
+// Task: a row of points, a slice of the patches, some epitomes or some channels. All its dU stays near while the
+// patches pass by.
 INLINE void backward_epitomes(const EpitomicProblem& p, const Geometry& g, const EpitomicPlan& plan,
                               const EpitomicTensors& t, int64_t task, float* workspace) {
   EpitomeTasks tasks(p, g, plan);
   Block group = part(g.k_panels, plan.epitome_groups, t.group, 1);
-  Block panels = part(group.count, tasks.parts, task % tasks.parts, 1);
-  int64_t vh = task / tasks.parts % g.vh, slice = task / tasks.parts / g.vh;
+  int64_t parts = tasks.epitome_parts * tasks.channel_parts;
+  Block panels = part(group.count, tasks.epitome_parts, task % tasks.epitome_parts, 1);
+  Block channels = part(g.c, tasks.channel_parts, task % tasks.channel_parts, PANEL);
+  int64_t vh = task / parts % g.vh, slice = task / parts / g.vh;
   Block patches = part(g.patches, plan.slices, slice, 1);
-  CHECK(panels.count <= tasks.panels && patches.count > 0);
+  CHECK(panels.count <= tasks.panels && channels.count <= tasks.channels && patches.count > 0);
   int64_t* offsets = (int64_t*)(workspace + tasks.offsets_at);
   Factor left = {workspace + tasks.left_at, tasks.left, tasks.stride, PANEL};
   int64_t blocks = (patches.count + plan.block - 1) / plan.block;
@@ -169,13 +176,13 @@ INLINE void backward_epitomes(const EpitomicProblem& p, const Geometry& g, const
     block.first += patches.first;
     Factor right = {workspace + tasks.right_at, tasks.right, PANEL, block.count * PANEL};
     locate(p, g, block, offsets);
-    patch_row(p, g, t, block, offsets, vh, left, workspace + tasks.line_at);
+    patch_row(p, g, t, block, offsets, channels, vh, left, workspace + tasks.line_at);
     GRADIENT_ROW[g.vw][g.dw](p, g, t.dy, t.positions, block, {group.first + panels.first, panels.count}, vh, right);
     for (int64_t vw = 0; vw < g.vw; vw++) {
       int64_t point = slice * g.points + vh * g.vw + vw;
-      float* du = t.du + (point * group.count + panels.first) * g.c * PANEL;
-      multiply_transposed(left.data + vw * left.plane, left.row, g.c, block.count, right.data + vw * right.plane,
-                          panels.count, du, i > 0);
+      float* du = t.du + ((point * group.count + panels.first) * g.c + channels.first) * PANEL;
+      multiply_transposed(left.data + vw * left.plane, left.row, channels.count, block.count,
+                          right.data + vw * right.plane, panels.count, du, g.c * PANEL, i > 0);
     }
   }
 }

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define EPITOMIC_ABI 2
+#define EPITOMIC_ABI 3
 
 extern "C" {
 
@@ -31,8 +31,8 @@ struct EpitomicPlan {
   int64_t channel_groups;         // groups of panels of channels: of u_transposed
   int64_t u;                      // floats of the largest group of U, and of each slice of its dU
   int64_t u_transposed;           // floats of the largest group of U packed for the gradient of the input
-  int64_t workspace[8];           // floats of workspace a thread needs, for each pass
-  int64_t tasks[8];               // units of work of each pass
+  int64_t workspace[9];           // floats of workspace a thread needs, for each pass
+  int64_t tasks[9];               // units of work of each pass
 };
 
 enum EpitomicPass {
@@ -44,6 +44,7 @@ enum EpitomicPass {
   EPITOMIC_EPITOMES = 5,          // dy, positions, x, patch_mean -> du
   EPITOMIC_UNPACK = 6,            // du -> depitomes
   EPITOMIC_HASH = 7,              // epitomes -> hashes
+  EPITOMIC_PIXELS = 8,            // planes -> pixels
 };
 
 // Tensors of a call; those that its passes do not name may be null. K+ is K rounded up to whole panels.
@@ -65,6 +66,8 @@ struct EpitomicTensors {
   float* du;                      // (slices, points, panels of the group, C, panel)
   float* depitomes;               // (K, C, V, V)
   uint64_t* hashes;               // (tasks)
+  const float* planes;            // (N, C, H, W): x, to be put into ...
+  float* pixels;                  // (N, H, W, C)
   int64_t group;                  // which one the pass works on, if its tensors come in groups
 };
 

@@ -77,13 +77,14 @@ INLINE void multiply(const float* a, int64_t stride, int64_t rows, const float* 
   }
 }
 
-// c (panels, columns, PANEL) = or += a^T (columns, rows) @ b (panels, rows, PANEL); rows of a `stride` floats apart.
+// c (panels, columns, PANEL) = or += a^T (columns, rows) @ b (panels, rows, PANEL); rows of a `stride` floats apart,
+// panels of c `panel` floats.
 INLINE void multiply_transposed(const float* a, int64_t stride, int64_t columns, int64_t rows, const float* b,
-                                int64_t panels, float* c, bool add) {
+                                int64_t panels, float* c, int64_t panel, bool add) {
   for (int64_t q = 0; q < panels; q++)
     for (int64_t i = 0, m; i < columns; i += m) {
       m = next_rows(columns - i);
-      TILE_COLUMNS[m](a + i, stride, b + q * rows * PANEL, rows, c + (q * columns + i) * PANEL, add);
+      TILE_COLUMNS[m](a + i, stride, b + q * rows * PANEL, rows, c + q * panel + i * PANEL, add);
     }
 }
 

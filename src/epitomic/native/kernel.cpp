@@ -10,7 +10,7 @@
 namespace {
 
 constexpr int64_t BLOCK = 96;                        // patches: U streams by once for so many
-constexpr int64_t GROUP_BYTES = 8 * 1024 * 1024;     // of U: all of them fit the last cache with all else
+constexpr int64_t GROUP_BYTES = 9 * 1024 * 1024;     // of U: all of them fit the last cache with all else
 constexpr int64_t SLICED_BYTES = 4 * 1024 * 1024;    // of all slices of dU together
 constexpr int64_t MAX_SLICES = 4;
 
@@ -36,7 +36,7 @@ INLINE void plan_sizes(const EpitomicProblem& p, EpitomicPlan& plan) {
   EpitomeTasks epitomes(p, g, plan);
   int64_t* floats = plan.workspace;
   floats[EPITOMIC_PACK] = floats[EPITOMIC_PACK_TRANSPOSED] = floats[EPITOMIC_UNPACK] = 0;
-  floats[EPITOMIC_AFFINE] = floats[EPITOMIC_HASH] = 0;
+  floats[EPITOMIC_AFFINE] = floats[EPITOMIC_HASH] = floats[EPITOMIC_PIXELS] = 0;
   floats[EPITOMIC_FORWARD] = forward.products(g, epitome_panels).floats;
   floats[EPITOMIC_INPUT] = input.floats(p, g, channel_panels);
   floats[EPITOMIC_EPITOMES] = epitomes.floats;
@@ -46,8 +46,9 @@ INLINE void plan_sizes(const EpitomicProblem& p, EpitomicPlan& plan) {
   plan.tasks[EPITOMIC_FORWARD] = forward.count;
   plan.tasks[EPITOMIC_AFFINE] = AFFINE_TASKS;
   plan.tasks[EPITOMIC_INPUT] = input.image_groups * input.channel_parts;
-  plan.tasks[EPITOMIC_EPITOMES] = epitomes.parts * g.vh * plan.slices;
+  plan.tasks[EPITOMIC_EPITOMES] = epitomes.epitome_parts * epitomes.channel_parts * g.vh * plan.slices;
   plan.tasks[EPITOMIC_HASH] = (g.k * g.c * g.points + HASH_FLOATS - 1) / HASH_FLOATS;
+  plan.tasks[EPITOMIC_PIXELS] = pixel_tasks(p);
 }
 
 INLINE void run_task(const EpitomicProblem& p, const Geometry& g, const EpitomicPlan& plan, const EpitomicTensors& t,
@@ -74,7 +75,10 @@ INLINE void run_task(const EpitomicProblem& p, const Geometry& g, const Epitomic
     case EPITOMIC_HASH: {
       int64_t first = task * HASH_FLOATS;
       t.hashes[task] = hash(t.epitomes + first, least(HASH_FLOATS, g.k * g.c * g.points - first));
+      return;
     }
+    case EPITOMIC_PIXELS:
+      return to_pixels(p, t.planes, t.pixels, task);
   }
 }
 
@@ -89,7 +93,7 @@ extern "C" void JOIN(epitomic_run_, EPITOMIC_TARGET)(const EpitomicProblem* p, c
                                                      const EpitomicTensors* t, int pass, int64_t* next,
                                                      float* workspace) {
   Geometry g(*p);
-  CHECK(pass >= 0 && pass < 8 && (uintptr_t)workspace % 64 == 0);
+  CHECK(pass >= 0 && pass < 9 && (uintptr_t)workspace % 64 == 0);
   for (;;) {
     int64_t task = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED);
     if (task >= plan->tasks[pass]) return;

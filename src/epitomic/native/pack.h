@@ -24,6 +24,7 @@ const MapAll MAP_ALL[9] = {nullptr,    map_all<1>, map_all<2>, map_all<3>, map_a
                            map_all<5>, map_all<6>, map_all<7>, map_all<8>};
 
 constexpr int64_t PACK_DEPTH = 32;  // rows of a panel that a task makes
+constexpr int64_t PACK_AHEAD = 4;   // rows from the one that is made to the one that is fetched
 
 INLINE int64_t pack_tasks(int64_t panels, int64_t depth) { return panels * ((depth + PACK_DEPTH - 1) / PACK_DEPTH); }
 
@@ -38,6 +39,11 @@ INLINE void pack(const EpitomicProblem& p, const Geometry& g, const float* epito
   alignas(64) float plane[64 * PANEL] = {}, half[64 * PANEL];
   for (int64_t d = rows.first; d < rows.first + rows.count; d++) {
     const float* from = epitomes + first * column + d * row;
+    for (int64_t i = 0; i < there; i++) {  // too many streams for the processor to foresee
+      const float* soon = from + i * column + PACK_AHEAD * row;
+      __builtin_prefetch(soon);
+      __builtin_prefetch(soon + LINE);
+    }
     transpose(from, there, column, g.points, plane, PANEL);
     MAP_ALL[g.vh](p.epitome[0], plane, g.vw * PANEL, half, g.vw * PANEL, 2 * g.vw);
     int64_t tap = group.count * depth * PANEL;
@@ -75,6 +81,21 @@ INLINE void unpack(const EpitomicProblem& p, const Geometry& g, const EpitomicPl
     float* to = depitomes + (first * g.c + c) * g.points;
     transpose(plane, g.points, PANEL, there, to, g.c * g.points);
   }
+}
+
+// ---- Planes of an image to pixels
+
+constexpr int64_t PIXEL_RUN = 64;
+
+INLINE int64_t pixel_tasks(const EpitomicProblem& p) { return p.n * ((p.h * p.w + PIXEL_RUN - 1) / PIXEL_RUN); }
+
+// Task: PIXEL_RUN pixels of an image, a cache line of each channel at a time.
+INLINE void to_pixels(const EpitomicProblem& p, const float* planes, float* pixels, int64_t task) {
+  int64_t size = p.h * p.w, runs = (size + PIXEL_RUN - 1) / PIXEL_RUN, n = task / runs;
+  Block run = part(size, runs, task % runs, 1);
+  for (int64_t i = run.first; i < run.first + run.count; i += LINE)
+    transpose(planes + n * p.c * size + i, p.c, size, least(LINE, run.first + run.count - i),
+              pixels + (n * size + i) * p.c, p.c);
 }
 
 // ---- What the packed epitomes were made from: a task hashes HASH_FLOATS of them. A change of one value always shows.

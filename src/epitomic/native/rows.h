@@ -38,17 +38,21 @@ const Combine COMBINE[9] = {nullptr,    combine<1>, combine<2>, combine<3>, comb
 // Floats of `line`, the workspace of `patch_row`.
 INLINE int64_t patch_line(const Geometry& g) { return up(g.ww * g.c + LANES, LINE); }
 
+// Of the given channels alone.
 INLINE void patch_row(const EpitomicProblem& p, const Geometry& g, const EpitomicTensors& t, Block block,
-                      const int64_t* offsets, int64_t vh, Factor out, float* line) {
+                      const int64_t* offsets, Block channels, int64_t vh, Factor out, float* line) {
   bool zero = vh == 0 && g.vh % 2 == 0, infinity = vh == g.vh - 1;  // one coefficient alone: see transforms.h
   int64_t first = infinity ? g.wh - 1 : 0, count = zero || infinity ? 1 : g.wh;
   const float* m = p.patch[0] + vh * g.wh + first;
+  bool all = channels.count == g.c;  // then the pixels of a row lie side by side
+  int64_t runs = all ? 1 : g.ww, length = all ? g.ww * g.c : channels.count;
   for (int64_t b = 0; b < block.count; b++) {
-    const float* x = t.x + offsets[b] * g.c + first * g.row;
+    const float* x = t.x + offsets[b] * g.c + first * g.row + channels.first;
     CHECK(offsets[b] * g.c + (g.wh - 1) * g.row + g.ww * g.c <= p.n * p.h * g.row);
     float mean = t.patch_mean ? t.patch_mean[block.first + b] : 0;
-    COMBINE[count](m, x, g.row, mean, line, g.ww * g.c);
-    EVALUATE_ALL[g.vw][g.ww](p.patch[1], line, g.c, out.data + b * out.row, out.plane, up(g.c, LANES) / LANES);
+    for (int64_t j = 0; j < runs; j++) COMBINE[count](m, x + j * g.c, g.row, mean, line + j * length, length);
+    EVALUATE_ALL[g.vw][g.ww](p.patch[1], line, channels.count, out.data + b * out.row, out.plane,
+                             up(channels.count, LANES) / LANES);
   }
 }
 

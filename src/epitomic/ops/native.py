@@ -30,11 +30,11 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from epitomic.geometry import Pair
 from epitomic.ops.transforms import MAX_POINTS, axis_transforms
 
-ABI = 2
+ABI = 3
 LIBRARY = Path(__file__).parent.parent / "native" / "epitomic_kernel.so"
 
 # Passes, as in native/call.h.
-PACK, PACK_TRANSPOSED, FORWARD, AFFINE, INPUT, EPITOMES, UNPACK, HASH = range(8)
+PACK, PACK_TRANSPOSED, FORWARD, AFFINE, INPUT, EPITOMES, UNPACK, HASH, PIXELS = range(9)
 
 
 class Problem(ctypes.Structure):
@@ -54,14 +54,14 @@ class Plan(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("panel", "block", "slices", "epitome_groups", "channel_groups")),
         *((name, ctypes.c_int64) for name in ("u", "u_transposed")),
-        ("workspace", ctypes.c_int64 * 8),
-        ("tasks", ctypes.c_int64 * 8),
+        ("workspace", ctypes.c_int64 * 9),
+        ("tasks", ctypes.c_int64 * 9),
     )
 
 
 TENSORS = (
     *("x", "epitomes", "bias", "gain", "patch_mean", "filter_mean", "dy", "u", "u_transposed", "y", "positions"),
-    *("dy_scaled", "sums", "dx", "du", "depitomes", "hashes"),
+    *("dy_scaled", "sums", "dx", "du", "depitomes", "hashes", "planes", "pixels"),
 )
 
 
@@ -132,13 +132,13 @@ def forward(
     x: Tensor, epitomes: Tensor, bias: Tensor | None, gain: Tensor | None, kernel: Pair, stride: Pair
 ) -> tuple[Tensor, Tensor]:
     """See `matching.Kernel.forward`."""
-    x = x.contiguous()
     call = _Call(x, epitomes, kernel, stride)
     call.check(bias, gain)
     y = x.new_empty(*call.grid, epitomes.shape[0])
     positions = torch.empty_like(y, dtype=torch.uint8)
     if y.numel() == 0:
         return y, positions
+    x = call.pixels(x)
     call.bind(x=x, y=y, positions=positions, bias=call.padded(bias), gain=call.padded(gain))
     if gain is not None:
         call.bind(patch_mean=_patch_means(x, kernel, stride))
@@ -188,7 +188,7 @@ def backward(
         dgain = total[1:].t().div(gain).contiguous() if need_gain else None
         call.bind(dy=scaled)
     if need_epitomes:
-        call.bind(x=x.contiguous())
+        call.bind(x=call.pixels(x))
         if gain is not None:
             call.bind(patch_mean=_patch_means(call.tensors["x"], kernel, stride))
         call.bind(du=_SCRATCH.take("packed", call.plan.slices * call.plan.u), depitomes=depitomes)
@@ -271,6 +271,17 @@ class _Call:
         if t is None:
             return None
         return F.pad(t.t() if t.dim() == 2 else t, (0, self.padded_k - t.shape[0])).contiguous()
+
+    def pixels(self, x: Tensor) -> Tensor:
+        """Dense x (N, H, W, C): from planes (N, C, H, W) by the library, as torch takes twice as long."""
+        planes = x.permute(0, 3, 1, 2)
+        if x.is_contiguous() or not planes.is_contiguous():
+            return x.contiguous()
+        dense = torch.empty_like(x, memory_format=torch.contiguous_format)
+        self.bind(planes=planes, pixels=dense)
+        self.run(PIXELS)
+        self.bind(planes=None, pixels=None)
+        return dense
 
     def packed(self, group: int, u: Tensor) -> Tensor:
         """A group of U, made from the epitomes."""
