@@ -1,7 +1,7 @@
 """Local response normalisation across channels (Krizhevsky et al. 2012), fast on CPU in either memory format.
 
 ``F.local_response_norm`` pools over a 3-D view that no fast kernel serves. Here the sum over neighbouring channels is a
-few shifted additions, an image at a time so that all of it stays in the cache, with the gradient written out.
+few shifted additions, over as many images at a time as stay in the cache, with the gradient written out.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+NEAR = 131072  # values of a tensor of which a few stay in the cache
 
 
 class LocalResponseNorm(nn.Module):
@@ -51,10 +53,12 @@ class _LocalResponseNorm(torch.autograd.Function):
         ctx.constants = reach, alpha, k
         y = torch.empty_like(x)
         if len(x):
-            scale, square = torch.empty_like(x[:1]), torch.empty_like(x[:1])
-            for image, out in zip(x.split(1), y.split(1), strict=True):
-                _scale(image, reach, alpha, k, scale, square)  # s
-                torch.div(image, _power(scale, square), out=out)  # x / s^0.75
+            few = _images_at_a_time(x)
+            buffers = [torch.empty_like(x[:few]) for _ in range(2)]
+            for images, out in zip(x.split(few), y.split(few), strict=True):
+                scale, square = (b[: len(images)] for b in buffers)
+                _scale(images, reach, alpha, k, scale, square)  # s
+                torch.div(images, _power(scale, square), out=out)  # x / s^0.75
         return y
 
     @staticmethod
@@ -65,20 +69,26 @@ class _LocalResponseNorm(torch.autograd.Function):
         reach, alpha, k = ctx.constants
         dx = torch.empty_like(x)
         if len(x):
-            scale, power, work, terms = (torch.empty_like(x[:1]) for _ in range(4))
-            for image, gradient, out in zip(x.split(1), dy.split(1), dx.split(1), strict=True):
-                _scale(image, reach, alpha, k, scale, work)
+            few = _images_at_a_time(x)
+            buffers = [torch.empty_like(x[:few]) for _ in range(4)]
+            for images, gradient, out in zip(x.split(few), dy.split(few), dx.split(few), strict=True):
+                scale, power, work, terms = (b[: len(images)] for b in buffers)
+                _scale(images, reach, alpha, k, scale, work)
                 power = _power(power.copy_(scale), work)
                 torch.div(gradient, power, out=out)
-                torch.mul(out, image, out=work).div_(scale)
+                torch.mul(out, images, out=work).div_(scale)
                 _channel_sum(work, reach, terms)
-                out.addcmul_(terms, image, value=-1.5 * alpha)
+                out.addcmul_(terms, images, value=-1.5 * alpha)
         return dx, None, None, None
 
 
-def _scale(image: Tensor, reach: int, alpha: float, k: float, out: Tensor, work: Tensor) -> None:
+def _images_at_a_time(x: Tensor) -> int:
+    return max(1, NEAR // max(1, x[0].numel()))
+
+
+def _scale(images: Tensor, reach: int, alpha: float, k: float, out: Tensor, work: Tensor) -> None:
     """S = k + alpha * sum of x^2 over neighbouring channels."""
-    _channel_sum(torch.mul(image, image, out=work), reach, out)
+    _channel_sum(torch.mul(images, images, out=work), reach, out)
     out.mul_(alpha).add_(k)
 
 

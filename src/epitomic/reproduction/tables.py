@@ -67,7 +67,6 @@ TABLES: dict[str, Table] = {
             "topographic_norm": 1,
             "maxpool": 3,
             "maxpool_norm": 1,
-            "alexnet": 1,
         },
     ),
 }

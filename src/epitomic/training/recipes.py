@@ -94,13 +94,18 @@ RECIPES: dict[str, Recipe] = {
         photographs=Photographs(crop=220, size=256, flip=True, color_noise=0.1),
         epochs=90,
     ),
-    # The same protocol on ten classes of it, images of 128 pixels and a narrower network: hours on two cores.
+    # The same protocol on ten classes of it, images of 128 pixels and a narrower network, cut to a quarter of an hour a
+    # core: 100 times fewer images want smaller batches, and a short run a rate that falls to zero instead of plateaus.
+    # 0.01 was better than 0.02 by the training loss of two epochs, for maxpool and epitomic alike.
     "imagenette": replace(
         PAPER,
         data=Data(name="imagenette"),
         model=Model(name="epitomic", width=0.25),
+        schedule=Schedule(name="linear"),
         photographs=Photographs(crop=112, size=128, flip=True, color_noise=0.1),
-        epochs=60,
+        batch_size=32,
+        epochs=16,
+        keep="last",
     ),
 }
 
