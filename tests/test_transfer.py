@@ -121,3 +121,26 @@ def test_files_for_people_who_want_the_vectors(trained: Path) -> None:
     assert arrays["labels"].tolist() == [0, 1, 2]
     assert np.array_equal(arrays["vectors"], load_file(trained / "x.safetensors")["vectors"].numpy())
     assert main([*words, str(trained / "x.npz")]) == 2
+
+
+def test_several_runs_make_a_table_that_grows(trained: Path) -> None:
+    import shutil
+
+    shutil.copytree(trained / "run", trained / "other")
+    table, data = trained / "kept/table.md", str(trained / "in")
+    words = ["--train-per-class", "3", "--splits", "2", "--out", str(table.parent)]
+    runs = [str(trained / "run"), str(trained / "other")]
+    assert main(["transfer", *runs, data, "--features", "network", "untrained", "--kernel", "both", *words]) == 0
+    rows = [line for line in table.read_text().splitlines() if line.startswith(("| network", "| untrained"))]
+    assert [line.split(" | ")[:2] for line in rows] == [
+        ["| network", "`other`"],
+        ["| network", "`run`"],
+        ["| untrained", "`other`"],
+        ["| untrained", "`run`"],
+    ]
+    assert rows[0].replace("other", "run") == rows[1]  # the same weights
+    assert all(line.count("±") == 2 for line in rows)  # both kernels
+    assert main(["transfer", runs[0], data, "--features", "pixels", *words]) == 0
+    assert "| pixels | `run` | 768 |" in table.read_text()
+    assert all(line in table.read_text() for line in rows)
+    assert main(["transfer", runs[0], data, "--features", "pixel", *words]) == 2

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 import pytest
 import torch
@@ -18,41 +17,33 @@ from torch import Tensor
 from epitomic.functional import epitomic_conv2d
 from epitomic.ops import native, winograd
 from epitomic.ops.matching import match, match_backward
+from epitomic.ops.operands import Operands
 
 pytestmark = pytest.mark.skipif(native.NATIVE.library is None, reason=f"native kernel {native.NATIVE.reason}")
 
 EXAMPLES = int(os.environ.get("EPITOMIC_EXAMPLES", "60"))
 
 
-@dataclass
-class Case:
+class Case(Operands):
     """A call of the kernel and its random data."""
 
-    x: Tensor  # (N, H, W, C)
-    epitomes: Tensor
-    bias: Tensor | None
-    gain: Tensor | None
-    kernel: tuple[int, int]
-    stride: tuple[int, int]
-
     def forward(self) -> tuple[Tensor, Tensor]:
-        return native.forward(self.x, self.epitomes, self.bias, self.gain, self.kernel, self.stride)
+        return native.forward(self)
 
     def expected(self) -> tuple[Tensor, Tensor]:
-        return winograd.forward(*self.doubles(), self.kernel, self.stride)
+        return winograd.forward(self.doubles())
 
-    def doubles(self) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+    def doubles(self) -> Operands:
         bias, gain = (None if t is None else t.double() for t in (self.bias, self.gain))
-        return self.x.double(), self.epitomes.double(), bias, gain
+        return Operands(self.x.double(), self.epitomes.double(), bias, gain, self.kernel, self.stride)
 
     def gradients(self, needs: tuple[bool, ...]) -> list[tuple[Tensor | None, Tensor | None]]:
         """Native and expected, for the same winners."""
         y, positions = self.expected()
         dy = torch.randn(y.shape, generator=torch.Generator().manual_seed(0))
         saved = y if self.gain is not None else None
-        args = (self.x, self.epitomes, self.bias, self.gain, self.kernel, self.stride, needs)
-        got = native.backward(dy, None if saved is None else saved.float(), positions, *args)
-        want = winograd.backward(dy.double(), saved, positions, *self.doubles(), self.kernel, self.stride, needs)
+        got = native.backward(dy, None if saved is None else saved.float(), positions, self, needs)
+        want = winograd.backward(dy.double(), saved, positions, self.doubles(), needs)
         return list(zip(got, want, strict=True))
 
 
@@ -166,9 +157,9 @@ def test_gradients_are_the_same_in_both_memory_formats(n: int, c: int, px: int, 
     case = make_case(n=n, c=c, k=24, extra=(px - 3, px - 3), gain=gain)
     y, positions = case.forward()
     planes = case.x.permute(0, 3, 1, 2).contiguous().permute(0, 2, 3, 1)
-    args = (case.epitomes, case.bias, case.gain, case.kernel, case.stride, (True, True, True, gain))
-    want = native.backward(y.cos(), y, positions, case.x, *args)
-    got = native.backward(y.cos(), y, positions, planes, *args)
+    needs = (True, True, True, gain)
+    want = native.backward(y.cos(), y, positions, case, needs)
+    got = native.backward(y.cos(), y, positions, case._replace(x=planes), needs)
     assert got[0] is not None
     assert got[0].permute(0, 3, 1, 2).is_contiguous()
     for a, b in zip(got, want, strict=True):
@@ -214,8 +205,7 @@ def test_nan_gradient_shows() -> None:
     y, positions = case.forward()
     dy = torch.ones_like(y)
     dy[0, 1, 1, 3] = float("nan")
-    args = (case.x, case.epitomes, case.bias, None, case.kernel, case.stride, (True, True, True, False))
-    dx, depitomes, dbias, _ = native.backward(dy, None, positions, *args)
+    dx, depitomes, dbias, _ = native.backward(dy, None, positions, case, (True, True, True, False))
     assert dx is not None
     assert dx[0, 3, 3].isnan().all()
     assert dx[1].isfinite().all()
@@ -240,22 +230,20 @@ def test_no_images(gain: bool) -> None:
 
 def test_bad_sizes_are_errors() -> None:
     case = make_case()
-    with pytest.raises(ValueError, match="do not fit"):
-        native.forward(case.x, case.epitomes[:, :3].contiguous(), None, None, case.kernel, case.stride)
-    with pytest.raises(ValueError, match="do not fit"):
-        native.forward(case.x[:, :2].contiguous(), case.epitomes, None, None, case.kernel, case.stride)
-    with pytest.raises(ValueError, match="do not fit"):
-        native.forward(case.x, case.epitomes, None, None, case.kernel, (0, 1))
-    with pytest.raises(ValueError, match="8 points"):
-        native.forward(case.x, torch.randn(7, 5, 9, 3), None, None, (3, 3), (1, 1))
-    with pytest.raises(ValueError, match="float32"):
-        native.forward(case.x.double(), case.epitomes.double(), None, None, case.kernel, case.stride)
-    with pytest.raises(ValueError, match="bias"):
-        native.forward(case.x, case.epitomes, torch.randn(6), None, case.kernel, case.stride)
-    with pytest.raises(ValueError, match="gain"):
-        native.forward(case.x, case.epitomes, None, torch.randn(7, 3), case.kernel, case.stride)
+    bad: list[tuple[str, dict[str, object]]] = [
+        ("do not fit", {"epitomes": case.epitomes[:, :3].contiguous()}),
+        ("do not fit", {"x": case.x[:, :2].contiguous()}),
+        ("do not fit", {"stride": (0, 1)}),
+        ("8 points", {"epitomes": torch.randn(7, 5, 9, 3), "stride": (1, 1)}),
+        ("float32", {"x": case.x.double(), "epitomes": case.epitomes.double()}),
+        ("bias", {"bias": torch.randn(6)}),
+        ("gain", {"gain": torch.randn(7, 3)}),
+    ]
+    for message, changed in bad:
+        with pytest.raises(ValueError, match=message):
+            native.forward(case._replace(**changed))  # type: ignore[arg-type]
     y, positions = case.forward()
-    args = (case.x, case.epitomes, None, None, case.kernel, case.stride, (True, True, False, False))
+    args = (case, (True, True, False, False))
     with pytest.raises(ValueError, match="dy"):
         native.backward(y[:, :2].contiguous(), None, positions, *args)
     with pytest.raises(ValueError, match="positions"):
@@ -266,7 +254,7 @@ def test_positions_out_of_the_window_write_nothing_outside() -> None:
     """Positions come from the forward pass, but nothing stops a caller: any value is safe."""
     case = make_case()
     y, positions = case.forward()
-    args = (case.x, case.epitomes, None, None, case.kernel, case.stride, (True, True, False, False))
+    args = (case, (True, True, False, False))
     native.backward(y, None, torch.full_like(positions, 255), *args)
 
 
@@ -277,8 +265,8 @@ def test_more_than_2_to_the_31_values() -> None:
     x = torch.zeros(pixels, 64, 64, 16)  # 8 GB of address space; written pages come from `zeros`
     x[-1] = torch.randn(64, 64, 16)
     epitomes = torch.randn(4, 16, 4, 4)
-    y, _ = native.forward(x, epitomes, None, None, (3, 3), (61, 61))
-    want, _ = native.forward(x[-1:].clone(), epitomes, None, None, (3, 3), (61, 61))
+    y, _ = native.forward(Operands(x, epitomes, None, None, (3, 3), (61, 61)))
+    want, _ = native.forward(Operands(x[-1:].clone(), epitomes, None, None, (3, 3), (61, 61)))
     assert torch.equal(y[-1:], want)
     assert not y[:-1].any()
 
@@ -300,8 +288,8 @@ def test_number_of_threads_changes_no_bit(gain: bool, n: int) -> None:
     for threads in (1, 2, 3, 8):
         torch.set_num_threads(threads)
         y, positions = case.forward()
-        args = (case.x, case.epitomes, case.bias, case.gain, case.kernel, case.stride, (True, True, True, gain))
-        results.append([y, positions, *native.backward(dy, y if gain else None, positions, *args)])
+        gradients = native.backward(dy, y if gain else None, positions, case, (True, True, True, gain))
+        results.append([y, positions, *gradients])
     for other in results[1:]:
         for a, b in zip(results[0], other, strict=True):
             assert a is b is None or torch.equal(a, b)  # type: ignore[arg-type]
@@ -323,12 +311,13 @@ def test_works_after_fork() -> None:
 import os, torch
 from epitomic.ops import native
 torch.set_num_threads(2)
-x, e = torch.randn(4, 20, 20, 8), torch.randn(8, 8, 4, 4)
-y, _ = native.forward(x, e, None, None, (3, 3), (1, 1))
+from epitomic.ops.operands import Operands
+case = Operands(torch.randn(4, 20, 20, 8), torch.randn(8, 8, 4, 4), None, None, (3, 3), (1, 1))
+y, _ = native.forward(case)
 pid = os.fork()
 if pid == 0:
     torch.set_num_threads(2)
-    os._exit(0 if torch.equal(native.forward(x, e, None, None, (3, 3), (1, 1))[0], y) else 1)
+    os._exit(0 if torch.equal(native.forward(case)[0], y) else 1)
 raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
@@ -487,13 +476,15 @@ import torch
 from epitomic.functional import epitomic_conv2d
 from epitomic.ops import native, winograd
 assert native.NATIVE.target == "baseline"
-x, e, b = torch.randn(3, 20, 20, 13), torch.randn(21, 13, 5, 5), torch.randn(21)
-y, p = native.forward(x, e, b, None, (3, 3), (2, 2))
-want, _ = winograd.forward(x.double(), e.double(), b.double(), None, (3, 3), (2, 2))
+from epitomic.ops.operands import Operands
+tensors = torch.randn(3, 20, 20, 13), torch.randn(21, 13, 5, 5), torch.randn(21)
+case, doubles = (Operands(*ts, None, (3, 3), (2, 2)) for ts in (tensors, [t.double() for t in tensors]))
+y, p = native.forward(case)
+want, _ = winograd.forward(doubles)
 print((y - want).abs().max().item() < 1e-3)
-dy, args = torch.randn_like(y), (b, None, (3, 3), (2, 2), (True, True, True, False))
-got = native.backward(dy, None, p, x, e, *args)
-want = winograd.backward(dy.double(), None, p, x.double(), e.double(), b.double(), *args[1:])
+dy, needs = torch.randn_like(y), (True, True, True, False)
+got = native.backward(dy, None, p, case, needs)
+want = winograd.backward(dy.double(), None, p, doubles, needs)
 print(*((g - w).abs().max().item() < 1e-2 for g, w in zip(got, want) if g is not None))
 """
     assert "False" not in run_python(code, EPITOMIC_NATIVE="baseline")

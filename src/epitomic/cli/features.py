@@ -19,24 +19,20 @@ if TYPE_CHECKING:
     from epitomic.transfer import Features
 
 SUFFIXES = (".npz", ".safetensors")
+KINDS_HELP = "network: as trained; untrained: the same network as initialised; pixels: the images themselves"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options."""
+    parser.add_argument("run", metavar="RUN", help="a run folder: config.json and model.safetensors")
     configure_features(parser)
+    parser.add_argument("--features", default="network", metavar="KIND", help=KINDS_HELP)
     parser.add_argument("--out", metavar="FILE", required=True, help="a new file, .npz or .safetensors")
 
 
 def configure_features(parser: argparse.ArgumentParser) -> None:
-    """The options that say which vectors."""
-    parser.add_argument("run", metavar="RUN", help="a run folder: config.json and model.safetensors")
+    """The options that say which vectors, without the run and the kind."""
     parser.add_argument("data", metavar="DATA", help="class folders, or a prepared store")
-    parser.add_argument(
-        "--features",
-        default="network",
-        metavar="KIND",
-        help="network: as trained; untrained: the same network as initialised; pixels: the images themselves",
-    )
     parser.add_argument("--split", metavar="NAME", help="of DATA, such as val; else its train, or DATA itself")
     parser.add_argument("--seed", type=int, default=0, help="of the untrained network, and of random splits")
     parser.add_argument("--device", default="cpu", help="such as cuda")
@@ -51,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"--out must end in {' or '.join(SUFFIXES)}, got {args.out!r}")
     if path.exists():
         raise UserError(f"--out {path} is there already: remove it, or name another file")
-    features = compute_features(args)
+    features = compute_features(args.run, args.features, args)
     write_features(features, path)
     count, size = features.vectors.shape
     print(f"{count:,} vectors of {size:,} numbers are in {path}")
@@ -74,8 +70,8 @@ def write_features(features: Features, path: Path) -> None:
     write_atomically(path, write)
 
 
-def compute_features(args: argparse.Namespace) -> Features:
-    """The vectors that the options ask for; those computed before are taken from the cache."""
+def compute_features(run: str, kind: str, args: argparse.Namespace) -> Features:
+    """The vectors that the other options ask for; those computed before are taken from the cache."""
     import torch
 
     from epitomic.cli.evaluate import on_device, read_standardize
@@ -84,25 +80,25 @@ def compute_features(args: argparse.Namespace) -> Features:
     from epitomic.models import create_model, from_pretrained
     from epitomic.transfer import KINDS, cache_key, cached, extract, weights_digest
 
-    if args.features not in KINDS:
-        raise unknown("--features", args.features, KINDS)
+    if kind not in KINDS:
+        raise unknown("--features", kind, KINDS)
     need_images()
-    path = Path(args.run) / "config.json"
-    model: Any = from_pretrained(args.run)
+    path = Path(run) / "config.json"
+    model: Any = from_pretrained(run)
     config = read_json(path)
     if config.get("in_channels") != 3:
         raise UserError(f"{path}: the network is for images of {config.get('in_channels')} channels, not of 3")
     standardize, size = read_standardize(path, config, 3), int(config["image_size"])
     source = open_split(Path(args.data), args.split, 0)
-    if args.features == "untrained":
+    if kind == "untrained":
         torch.manual_seed(args.seed)
         arguments = {key: value for key, value in model.config.items() if key != "model"}
         model = create_model(model.config["model"], **arguments).eval()
-    elif args.features == "pixels":
+    elif kind == "pixels":
         model = None
     weights = "pixels" if model is None else weights_digest(model)
     model = None if model is None else on_device(model, args.device)
     key = cache_key(weights, source.fingerprint, size, standardize)
-    folder = Path(args.cache) if args.cache else Path(args.run) / "features"
+    folder = Path(args.cache) if args.cache else Path(run) / "features"
     workers = default_workers() if args.workers is None else args.workers
     return cached(folder / f"{key}.safetensors", lambda: extract(model, source, size, standardize, workers=workers))

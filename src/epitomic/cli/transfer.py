@@ -1,11 +1,13 @@
 """Classifies other images by a trained network's features: the paper's Caltech-101 experiment.
 
     epitomic transfer runs/imagenet caltech101 --kernel both --splits 10
-    epitomic transfer runs/imagenet caltech101 --features untrained
+    epitomic transfer runs/*-0 caltech101 --features network untrained --out results/caltech101
+    epitomic transfer runs/maxpool-0 caltech101 --features pixels --out results/caltech101
 
 One vector an image from the last fully-connected layer, scaled to unit length; a support vector machine, one against
 one, with libsvm's default C; trained on 30 images a class and tested on all others. The figures are also written to
-RUN/transfer.json, one entry for each kind of features, kernel and set of images.
+RUN/transfer.json, one entry for each kind of features, kernel and set of images; with --out a copy goes to
+OUT/RUN.json, and OUT/table.md shows all that are there.
 """
 
 from __future__ import annotations
@@ -13,48 +15,75 @@ from __future__ import annotations
 import argparse
 import statistics
 from pathlib import Path
+from typing import Any
 
-from epitomic.cli.features import compute_features, configure_features
+from epitomic.cli.features import KINDS_HELP, compute_features, configure_features
 from epitomic.errors import UserError, unknown
-from epitomic.files import read_json, write_json
+from epitomic.files import read_json, write_json, write_text
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options."""
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="run folders: config.json and model.safetensors")
     configure_features(parser)
+    parser.add_argument("--features", nargs="+", default=["network"], metavar="KIND", help=KINDS_HELP)
     parser.add_argument("--kernel", default="linear", metavar="KIND", help="linear, rbf or both")
     parser.add_argument("--train-per-class", type=int, default=30, metavar="N", help="images to train on")
     parser.add_argument("--splits", type=int, default=5, metavar="N", help="random splits to repeat it on")
+    parser.add_argument("--out", metavar="DIR", help="also writes DIR/RUN.json, and DIR/table.md of all that are there")
 
 
 def run(args: argparse.Namespace) -> int:
     """Trains and tests the machines; prints and writes the figures."""
-    from epitomic.transfer import KERNELS, transfer
+    from epitomic.reproduction.transfers import render
+    from epitomic.training.run import gather_facts
+    from epitomic.transfer import KERNELS, KINDS
 
     if args.kernel not in (*KERNELS, "both"):
         raise unknown("--kernel", args.kernel, (*KERNELS, "both"))
+    for kind in args.features:
+        if kind not in KINDS:
+            raise unknown("--features", kind, KINDS)
     for option in ("train_per_class", "splits"):
         if getattr(args, option) < 1:
             raise UserError(f"--{option.replace('_', '-')} must be at least 1, got {getattr(args, option)}")
-    features = compute_features(args)
-    path = Path(args.run) / "transfer.json"
-    results = read_json(path) if path.is_file() else {}
+    facts = gather_facts()
+    for folder in args.runs:
+        path = Path(folder) / "transfer.json"
+        results = read_json(path) if path.is_file() else {}
+        for kind in args.features:
+            results |= _measure(folder, kind, args, facts)
+            write_json(path, results)
+        if args.out:
+            kept = Path(args.out) / f"{path.parent.resolve().name}.json"
+            write_json(kept, {"facts": facts, "results": results})
+            write_text(kept.parent / "table.md", render(kept.parent))
+    return 0
+
+
+def _measure(folder: str, kind: str, args: argparse.Namespace, facts: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """One entry a kernel."""
+    from epitomic.transfer import KERNELS, transfer
+
+    features = compute_features(folder, kind, args)
     name = Path(args.data).resolve().name + (f"/{args.split}" if args.split else "")
     count, size = features.vectors.shape
     per_class = args.train_per_class
     print(
         f"{name}: {count:,} images of {len(features.classes)} classes, {per_class} of each to train on; "
-        f"features: {args.features}, {size:,} numbers"
+        f"features of {folder}: {kind}, {size:,} numbers"
     )
+    entries = {}
     for kernel in KERNELS if args.kernel == "both" else (args.kernel,):
         accuracies = transfer(features, kernel=kernel, per_class=per_class, splits=args.splits, seed=args.seed)
         mean = statistics.mean(accuracies)
         spread = statistics.stdev(accuracies) if len(accuracies) > 1 else None
         shown = f" +- {100 * spread:.2f}" if spread is not None else ""
-        print(f"{kernel:<8}mean per-class accuracy {100 * mean:.2f}{shown} % over {len(accuracies)} splits")
-        results[f"{name} {args.features} {kernel} {per_class}"] = {
+        print(f"{kernel:<8}mean per-class accuracy {100 * mean:.2f}{shown} % over {len(accuracies)} splits", flush=True)
+        entries[f"{name} {kind} {kernel} {per_class}"] = {
             "data": name,
-            "features": args.features,
+            "features": kind,
+            "numbers": size,
             "kernel": kernel,
             "train_per_class": per_class,
             "seed": args.seed,
@@ -63,6 +92,7 @@ def run(args: argparse.Namespace) -> int:
             "mean": mean,
             "standard_deviation": spread,
             "accuracies": accuracies,
+            "command": facts["command"],
+            "commit": facts["commit"],
         }
-    write_json(path, results)
-    return 0
+    return entries

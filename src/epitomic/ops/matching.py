@@ -17,43 +17,23 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from epitomic.geometry import Pair
 from epitomic.ops import native, winograd
+from epitomic.ops.operands import Gradients, Operands
 
 
 class Kernel(Protocol):
-    """What an implementation of the kernel provides. All tensors but x are dense; one dtype and device."""
+    """What an implementation of the kernel provides."""
 
-    def forward(
-        self, x: Tensor, epitomes: Tensor, bias: Tensor | None, gain: Tensor | None, kernel: Pair, stride: Pair
-    ) -> tuple[Tensor, Tensor]:
+    def forward(self, operands: Operands) -> tuple[Tensor, Tensor]:
         """Matches every patch with every epitome.
-
-        Args:
-            x: (N, H, W, C), or a view as such of dense (N, C, H, W) data: a copy would be most of the memory of a step.
-            epitomes: (K, C, V, V); D = V - W + 1.
-            bias: (K,) or None.
-            gain: (K, D*D) or None. With it, each patch is centred to zero mean over its W*W*C values.
-            kernel: W, height and width of the patches.
-            stride: Step of the patches.
 
         Returns:
             y, (N, oh, ow, K), and the winning position in the D x D window, uint8, row-major, the lowest among equals.
         """
 
     def backward(
-        self,
-        dy: Tensor,
-        y: Tensor | None,
-        positions: Tensor,
-        x: Tensor,
-        epitomes: Tensor,
-        bias: Tensor | None,
-        gain: Tensor | None,
-        kernel: Pair,
-        stride: Pair,
-        needs: Sequence[bool],
-    ) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
+        self, dy: Tensor, y: Tensor | None, positions: Tensor, operands: Operands, needs: Sequence[bool]
+    ) -> Gradients:
         """Gradients of x, epitomes, bias and gain, None where ``needs`` does not ask. ``y`` comes with gain only.
 
         Where x is a view of dense (N, C, H, W) data, its gradient may be one, too.
@@ -74,9 +54,7 @@ def match(
     implementation: str,
 ) -> tuple[Tensor, Tensor]:
     """The operator over (N, C, H, W) tensors: y and positions, (N, K, oh, ow), in the memory format of ``x``."""
-    y, positions = KERNELS[implementation].forward(
-        _pixels(x), epitomes.contiguous(), bias, gain, (kernel[0], kernel[1]), (stride[0], stride[1])
-    )
+    y, positions = KERNELS[implementation].forward(_operands(x, epitomes, bias, gain, kernel, stride))
     return _to_format_of(x, y), _to_format_of(x, positions)
 
 
@@ -114,18 +92,9 @@ def match_backward(
     def nhwc(t: Tensor) -> Tensor:
         return t.permute(0, 2, 3, 1).contiguous()
 
-    dx, *rest = KERNELS[implementation].backward(
-        nhwc(dy),
-        None if y is None else nhwc(y),
-        nhwc(positions),
-        _pixels(x),
-        epitomes.contiguous(),
-        bias,
-        gain,
-        (kernel[0], kernel[1]),
-        (stride[0], stride[1]),
-        needs,
-    )
+    operands = _operands(x, epitomes, bias, gain, kernel, stride)
+    saved = None if y is None else nhwc(y)
+    dx, *rest = KERNELS[implementation].backward(nhwc(dy), saved, nhwc(positions), operands, needs)
     return [x.new_empty(0) if g is None else g for g in (None if dx is None else _to_format_of(x, dx), *rest)]
 
 
@@ -181,9 +150,17 @@ def _to_format_of(x: Tensor, nhwc: Tensor) -> Tensor:
     return nchw if is_channels_last(x) else nchw.contiguous()
 
 
-def _pixels(x: Tensor) -> Tensor:
-    """(N, C, H, W), dense, in either format -> (N, H, W, C), a view of it."""
-    return (x if is_channels_last(x) else x.contiguous()).permute(0, 2, 3, 1)
+def _operands(
+    x: Tensor,
+    epitomes: Tensor,
+    bias: Tensor | None,
+    gain: Tensor | None,
+    kernel: Sequence[int],
+    stride: Sequence[int],
+) -> Operands:
+    """Of the operator's arguments: x (N, C, H, W), dense in either format, as a view (N, H, W, C)."""
+    pixels = (x if is_channels_last(x) else x.contiguous()).permute(0, 2, 3, 1)
+    return Operands(pixels, epitomes.contiguous(), bias, gain, (kernel[0], kernel[1]), (stride[0], stride[1]))
 
 
 def is_channels_last(x: Tensor) -> bool:

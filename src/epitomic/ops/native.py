@@ -28,6 +28,7 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from epitomic.geometry import Pair
+from epitomic.ops.operands import Gradients, Operands
 from epitomic.ops.transforms import MAX_POINTS, axis_transforms
 
 ABI = 3
@@ -128,10 +129,9 @@ def why_not_native(dtype: torch.dtype, device: torch.device) -> str | None:
     return None
 
 
-def forward(
-    x: Tensor, epitomes: Tensor, bias: Tensor | None, gain: Tensor | None, kernel: Pair, stride: Pair
-) -> tuple[Tensor, Tensor]:
+def forward(operands: Operands) -> tuple[Tensor, Tensor]:
     """See `matching.Kernel.forward`."""
+    x, epitomes, bias, gain, kernel, stride = operands
     call = _Call(x, epitomes, kernel, stride)
     call.check(bias, gain)
     y = x.new_empty(*call.grid, epitomes.shape[0])
@@ -149,19 +149,9 @@ def forward(
     return y, positions
 
 
-def backward(
-    dy: Tensor,
-    y: Tensor | None,
-    positions: Tensor,
-    x: Tensor,
-    epitomes: Tensor,
-    bias: Tensor | None,
-    gain: Tensor | None,
-    kernel: Pair,
-    stride: Pair,
-    needs: Sequence[bool],
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
+def backward(dy: Tensor, y: Tensor | None, positions: Tensor, operands: Operands, needs: Sequence[bool]) -> Gradients:
     """See `matching.Kernel.backward`."""
+    x, epitomes, bias, gain, kernel, stride = operands
     need_x, need_epitomes, need_bias, need_gain = needs
     if dy.numel() == 0:
         zeros = [

@@ -24,6 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from epitomic.geometry import Pair
+from epitomic.ops.operands import Gradients, Operands
 from epitomic.ops.transforms import Transforms, plane_transforms
 
 # What a call may hold besides its results: U and dU of a group of epitomes, and the buffers of a chunk of patches. With
@@ -32,10 +33,9 @@ WORKSPACE_FLOATS = 6_500_000
 CHUNK_PATCHES = 384
 
 
-def forward(
-    x: Tensor, epitomes: Tensor, bias: Tensor | None, gain: Tensor | None, kernel: Pair, stride: Pair
-) -> tuple[Tensor, Tensor]:
+def forward(operands: Operands) -> tuple[Tensor, Tensor]:
     """See `matching.Kernel.forward`."""
+    x, epitomes, bias, gain, kernel, stride = operands
     call = _Call(x, epitomes, kernel, stride, transformed=1)
     n, d2, work = call.points, call.positions, call.work
     means = None if gain is None else _patch_means(x, kernel, stride)
@@ -60,27 +60,14 @@ def forward(
     return y.view(shape), positions.view(shape)
 
 
-def backward(
-    dy: Tensor,
-    y: Tensor | None,
-    positions: Tensor,
-    x: Tensor,
-    epitomes: Tensor,
-    bias: Tensor | None,
-    gain: Tensor | None,
-    kernel: Pair,
-    stride: Pair,
-    needs: Sequence[bool],
-) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
+def backward(dy: Tensor, y: Tensor | None, positions: Tensor, operands: Operands, needs: Sequence[bool]) -> Gradients:
     """See `matching.Kernel.backward`."""
+    x, epitomes, bias, gain, kernel, stride = operands
     need_x, need_epitomes, need_bias, need_gain = needs
     call = _Call(x, epitomes, kernel, stride, transformed=need_x + need_epitomes)
-    if (
-        need_x and need_epitomes and len(list(call.groups())) > 1
-    ):  # then a pass for U and a pass for dU take fewer groups
-        problem = (dy, y, positions, x, epitomes, bias, gain, kernel, stride)
-        dx, _, dbias, dgain = backward(*problem, needs=(True, False, need_bias, need_gain))
-        return dx, backward(*problem, needs=(False, True, False, False))[1], dbias, dgain
+    if need_x and need_epitomes and len(list(call.groups())) > 1:  # a pass for U and one for dU take fewer groups
+        dx, _, dbias, dgain = backward(dy, y, positions, operands, (True, False, need_bias, need_gain))
+        return dx, backward(dy, y, positions, operands, (False, True, False, False))[1], dbias, dgain
 
     n, d2, c, work = call.points, call.positions, x.shape[3], call.work
     dy, positions = dy.view(-1, len(epitomes)), positions.view(-1, len(epitomes))  # (P, K), all patches

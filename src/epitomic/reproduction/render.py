@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
+from typing import Any
 
 from epitomic.reproduction.results import Finished, Sample, by_model
 from epitomic.reproduction.tables import Table
@@ -37,8 +38,9 @@ def render(name: str, table: Table, finished: Sequence[Finished]) -> str:
             f"{statistics.median(run.results['wall_seconds'] for run in runs) / 60:.1f}",
         ]
         lines.append(cells)
-    text = f"{table.title}. `epitomic reproduce {name}`: mean and standard deviation over seeds; {_made(finished)}.\n\n"
-    text += _markdown(head, lines)
+    machines = made([run.facts for run in finished])
+    text = f"{table.title}. `epitomic reproduce {name}`: mean and standard deviation over seeds; {machines}.\n\n"
+    text += markdown(head, lines)
     text += "\n<details><summary>Every run</summary>\n\n" + _every_run(finished) + "\n</details>\n"
     return text
 
@@ -62,13 +64,13 @@ def _every_run(finished: Sequence[Finished]) -> str:
             ]
         )
     head = ["network", "seed", "test error, %", "validation, % at epoch", "epochs", "seconds", "core seconds"]
-    return _markdown([*head, "threads", "commit", "command"], rows)
+    return markdown([*head, "threads", "commit", "command"], rows)
 
 
-def _made(finished: Sequence[Finished]) -> str:
-    """Processor and versions, all of them if they differ."""
-    machines = {f"{run.facts['machine']['cores']} cores of {run.facts['machine']['processor']}" for run in finished}
-    versions = {f"torch {run.facts['versions']['torch']}, Python {run.facts['versions']['python']}" for run in finished}
+def made(facts: Sequence[dict[str, Any]]) -> str:
+    """Processor and versions, all of them if the runs differ."""
+    machines = {f"{one['machine']['cores']} cores of {one['machine']['processor']}" for one in facts}
+    versions = {f"torch {one['versions']['torch']}, Python {one['versions']['python']}" for one in facts}
     return "; ".join((*sorted(machines), *sorted(versions)))
 
 
@@ -82,6 +84,7 @@ def _difference(sample: Sample, first: Sample) -> str:
     return f"{100 * value:+.2f}" + ("" if error is None else f" (s.e. {100 * error:.2f})")
 
 
-def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of cells."""
     lines = [head, ["---"] * len(head), *rows]
     return "".join("| " + " | ".join(line) + " |\n" for line in lines)

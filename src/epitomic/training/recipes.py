@@ -34,15 +34,16 @@ RECIPES: dict[str, Recipe] = {
         ema=0.98,
     ),
     # Beyond the paper's ingredients: batch norm, averaged weights, a rate that falls to zero. The last epoch is kept:
-    # choosing among the last ones by 5,000 images is choosing noise. Stronger dropout (0.2, 0.25), label smoothing 0.1
-    # and twice the weight decay changed the validation error by less than its noise.
+    # choosing among the last ones by 5,000 images is choosing noise. Dropout and weight decay are those of the least
+    # validation loss (10,000 images, 10 epochs, one run each): 0.0185, against 0.0209 with the defaults 0.1 and 5e-4,
+    # and 0.0198 with 0.25 and 5e-4. By the validation error, 0.45 to 0.50 %, they could not be told apart.
     "mnist": Recipe(
         data=MNIST,
-        model=SMALL,
-        optimizer=Optimizer(lr=0.1, nesterov=True),
+        model=replace(SMALL, conv_dropout=0.2),
+        optimizer=Optimizer(lr=0.1, nesterov=True, weight_decay=1e-3),
         schedule=Schedule(name="linear", warmup=1),
         epochs=12,
-        ema=0.999,
+        ema=0.998,
         keep="last",
     ),
     "mnist_aug": Recipe(
