@@ -10,7 +10,7 @@ from torch import Tensor
 from epitomic import epitomic_conv2d
 from epitomic.functional import ALGORITHMS, choose_algorithm
 from epitomic.geometry import Geometry
-from epitomic.ops.native import NATIVE
+from epitomic.ops.library import NATIVE
 from epitomic.ops.transforms import MAX_POINTS
 from tests.problems import Problem, assert_same, problems
 

@@ -23,8 +23,8 @@ from torch.autograd.function import once_differentiable
 from epitomic.geometry import Geometry, Pair, Size
 from epitomic.ops.direct import match_direct
 from epitomic.ops.filters import gather_filters, mini_epitomes, normalize_filters
+from epitomic.ops.library import why_not_native
 from epitomic.ops.matching import is_channels_last, match
-from epitomic.ops.native import why_not_native
 from epitomic.ops.reference import epitomic_conv2d_reference
 from epitomic.ops.transforms import MAX_POINTS
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from epitomic.ops.library import NATIVE
 from epitomic.ops.matching import KERNELS, match
-from epitomic.ops.native import NATIVE
 
 
 @pytest.mark.parametrize("implementation", KERNELS)

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from epitomic.functional import epitomic_conv2d
-from epitomic.ops import native, winograd
+from epitomic.ops import library, native, winograd
 from epitomic.ops.matching import match, match_backward
 from epitomic.ops.operands import Operands
 
-pytestmark = pytest.mark.skipif(native.NATIVE.library is None, reason=f"native kernel {native.NATIVE.reason}")
+pytestmark = pytest.mark.skipif(library.NATIVE.library is None, reason=f"native kernel {library.NATIVE.reason}")
 
 EXAMPLES = int(os.environ.get("EPITOMIC_EXAMPLES", "60"))
 
@@ -372,14 +372,14 @@ def test_kept_epitomes_are_used_and_go_with_their_tensor(monkeypatch: pytest.Mon
     for _ in range(4):
         case.forward()
     assert passes == [
-        *(native.PACK, native.FORWARD),
-        *(native.HASH, native.PACK, native.FORWARD),
-        *(native.HASH, native.FORWARD) * 2,
+        *(library.PACK, library.FORWARD),
+        *(library.HASH, library.PACK, library.FORWARD),
+        *(library.HASH, library.FORWARD) * 2,
     ]
     case.epitomes.add_(1)  # a step of training: no hash, nothing kept
     passes.clear()
     case.forward()
-    assert passes == [native.PACK, native.FORWARD]
+    assert passes == [library.PACK, library.FORWARD]
     assert len(native._PACKED) == 1
     del case
     gc.collect()
@@ -464,7 +464,7 @@ def run_python(code: str, **environment: str) -> str:
 
 
 def test_can_be_turned_off() -> None:
-    code = "from epitomic.ops.native import NATIVE; print(NATIVE)"
+    code = "from epitomic.ops.library import NATIVE; print(NATIVE)"
     assert "turned off by EPITOMIC_NATIVE=0" in run_python(code, EPITOMIC_NATIVE="0")
     assert "this machine has" in run_python(code, EPITOMIC_NATIVE="abacus")
 
@@ -474,8 +474,8 @@ def test_baseline_target() -> None:
     code = """
 import torch
 from epitomic.functional import epitomic_conv2d
-from epitomic.ops import native, winograd
-assert native.NATIVE.target == "baseline"
+from epitomic.ops import library, native, winograd
+assert library.NATIVE.target == "baseline"
 from epitomic.ops.operands import Operands
 tensors = torch.randn(3, 20, 20, 13), torch.randn(21, 13, 5, 5), torch.randn(21)
 case, doubles = (Operands(*ts, None, (3, 3), (2, 2)) for ts in (tensors, [t.double() for t in tensors]))

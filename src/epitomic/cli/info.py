@@ -9,7 +9,7 @@ import platform
 import torch
 
 from epitomic._version import __version__
-from epitomic.ops.native import NATIVE
+from epitomic.ops.library import NATIVE
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-// What crosses the border between Python and the kernel: plain sizes and pointers. ops/native.py mirrors these structs.
+// What crosses the border between Python and the kernel: plain sizes and pointers. ops/library.py mirrors these structs.
 #pragma once
 
 #include <stddef.h>

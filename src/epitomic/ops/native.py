@@ -5,21 +5,14 @@ nothing of size V*V leaves its caches. The library has no dependency and keeps n
 ``ctypes``, which lets go of the GIL. All memory is allocated here, and all sizes are checked here. It runs on
 ``torch.get_num_threads()`` threads; every sum has an order of its own that does not depend on their number, so neither
 do the results, to the last bit.
-
-``EPITOMIC_NATIVE=0`` turns it off; the name of a target (``baseline``, ``avx2``, ``avx512``) asks for that one, and a
-path that ends in ``.so`` for another build of the library.
 """
 
 from __future__ import annotations
 
 import ctypes
-import os
-import sys
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -28,105 +21,26 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from epitomic.geometry import Pair
-from epitomic.ops.operands import Gradients, Operands
-from epitomic.ops.transforms import MAX_POINTS, axis_transforms
-
-ABI = 3
-LIBRARY = Path(__file__).parent.parent / "native" / "epitomic_kernel.so"
-
-# Passes, as in native/call.h.
-PACK, PACK_TRANSPOSED, FORWARD, AFFINE, INPUT, EPITOMES, UNPACK, HASH, PIXELS = range(9)
-
-
-class Problem(ctypes.Structure):
-    """``EpitomicProblem`` of native/call.h."""
-
-    _fields_ = (
-        *((name, ctypes.c_int64) for name in "nhwck"),
-        *((name, ctypes.c_int64 * 2) for name in ("kernel", "pool", "stride")),
-        *((name, ctypes.c_int64) for name in ("threads", "dx_planes")),
-        *((name, ctypes.c_float * 128) for name in ("patch", "output", "epitome")),
-    )
-
-
-class Plan(ctypes.Structure):
-    """``EpitomicPlan`` of native/call.h."""
-
-    _fields_ = (
-        *((name, ctypes.c_int64) for name in ("panel", "block", "slices", "epitome_groups", "channel_groups")),
-        *((name, ctypes.c_int64) for name in ("u", "u_transposed")),
-        ("workspace", ctypes.c_int64 * 9),
-        ("tasks", ctypes.c_int64 * 9),
-    )
-
-
-TENSORS = (
-    *("x", "epitomes", "bias", "gain", "patch_mean", "filter_mean", "dy", "u", "u_transposed", "y", "positions"),
-    *("dy_scaled", "sums", "dx", "du", "depitomes", "hashes", "planes", "pixels"),
+from epitomic.ops.library import (
+    AFFINE,
+    EPITOMES,
+    FORWARD,
+    HASH,
+    INPUT,
+    NATIVE,
+    PACK,
+    PACK_TRANSPOSED,
+    PIXELS,
+    UNPACK,
+    Plan,
+    Pointers,
+    Problem,
+    Run,
+    why_not_native,
 )
-
-
-class Pointers(ctypes.Structure):
-    """``EpitomicTensors`` of native/call.h."""
-
-    _fields_ = (*((name, ctypes.c_void_p) for name in TENSORS), ("group", ctypes.c_int64))
-
-
-class Run(ctypes.Structure):
-    """``EpitomicRun`` of native/call.h."""
-
-    _fields_ = (
-        ("target", ctypes.c_char_p),
-        *((name, ctypes.c_void_p) for name in ("problem", "plan", "tensors", "workspace")),
-        *((name, ctypes.c_int64) for name in ("floats", "which", "threads", "tasks")),
-    )
-
-
-class Native(NamedTuple):
-    """The loaded library and the target it runs as, or the reason why there is none."""
-
-    library: ctypes.CDLL | None
-    target: str
-    reason: str
-
-
-def _load() -> Native:
-    """What there is to run, and if nothing, why."""
-    wanted, path = os.environ.get("EPITOMIC_NATIVE", "1"), LIBRARY
-    if wanted == "0":
-        return Native(None, "", "turned off by EPITOMIC_NATIVE=0")
-    if wanted.endswith(".so"):
-        wanted, path = "1", Path(wanted)
-    if not path.exists():
-        return Native(None, "", "not built: there was no C++ compiler when epitomic was installed")
-    try:
-        library = ctypes.CDLL(str(path))
-        library.epitomic_abi.restype = library.epitomic_sizes.restype = ctypes.c_int64
-        library.epitomic_targets.restype = ctypes.c_char_p
-        sizes = sum(ctypes.sizeof(s) << 16 * i for i, s in enumerate((Problem, Plan, Pointers, Run)))
-        if library.epitomic_abi() != ABI or library.epitomic_sizes() != sizes:
-            return Native(None, "", "built for another version of epitomic: install it again")
-        targets = library.epitomic_targets().decode().split()
-    except (OSError, AttributeError) as error:
-        return Native(None, "", f"cannot be loaded: {error}")
-    usable = [t for t in targets if library.epitomic_supported(t.encode())]
-    if wanted != "1":
-        if wanted not in usable:
-            return Native(None, "", f"EPITOMIC_NATIVE={wanted}, and this machine has {', '.join(usable)}")
-        return Native(library, wanted, f"asked for by EPITOMIC_NATIVE={wanted}")
-    return Native(library, usable[-1], f"best of {', '.join(targets)} for this processor")
-
-
-NATIVE = _load()
-
-
-def why_not_native(dtype: torch.dtype, device: torch.device) -> str | None:
-    """Why the native kernel cannot serve a call of this kind, or None if it can."""
-    if NATIVE.library is None:
-        return f"the native kernel is {NATIVE.reason}"
-    if dtype != torch.float32 or device.type != "cpu":
-        return f"the native kernel needs float32 on CPU, and this is {dtype} on {device.type}"
-    return None
+from epitomic.ops.operands import Gradients, Operands
+from epitomic.ops.threads import THREADS
+from epitomic.ops.transforms import MAX_POINTS, axis_transforms
 
 
 def forward(operands: Operands) -> tuple[Tensor, Tensor]:
@@ -308,7 +222,7 @@ class _Call:
         workspace = _SCRATCH.take("workspace", threads * floats + 16)  # cut at cache lines
         start = -(-workspace.data_ptr() // 64) * 64
         structs = (ctypes.addressof(struct) for struct in (self.problem, self.plan, self.pointers))
-        _THREADS.call(threads, self.library.epitomic_run, Run(self.target, *structs, start, floats, which))
+        THREADS.call(threads, self.library.epitomic_run, Run(self.target, *structs, start, floats, which))
 
 
 class _Scratch(threading.local):
@@ -342,44 +256,6 @@ class _Packed(NamedTuple):
 
 # By the epitomes, not their values; an entry goes with its tensor.
 _PACKED: Any = WeakTensorKeyDictionary()
-
-
-class _Threads:
-    """Where a pass runs: torch's own threads where they are OpenMP's, else Python threads.
-
-    After each call of torch, OpenMP's threads wait for the next one for some milliseconds, at full speed: any others
-    would have to share the processors with them. Neither survive a fork, but Python threads can be made anew.
-    """
-
-    def __init__(self) -> None:
-        openmp = sys.platform != "win32" and "parallel backend: OpenMP" in torch.__config__.parallel_info()
-        self.team = getattr(ctypes.CDLL(None), "GOMP_parallel", None) if openmp else None
-        self.helpers: ThreadPoolExecutor | None = None
-
-    def call(self, threads: int, function: Any, argument: ctypes.Structure) -> None:
-        """Calls ``function(&argument)`` on so many threads at once; one that begins late may be left out."""
-        if threads == 1:
-            function(ctypes.byref(argument))
-        elif self.team is not None:
-            self.team(function, ctypes.byref(argument), threads, 0)
-        else:
-            self.helpers = self.helpers or ThreadPoolExecutor(max(1, (os.cpu_count() or 1) - 1), "epitomic")
-            late = [self.helpers.submit(function, ctypes.byref(argument)) for _ in range(1, threads)]
-            try:
-                function(ctypes.byref(argument))
-            finally:
-                for helper in late:
-                    if not helper.cancel():
-                        helper.result()
-
-    def after_fork(self) -> None:
-        """In the child."""
-        self.team = self.helpers = None
-
-
-_THREADS = _Threads()
-if sys.platform != "win32":
-    os.register_at_fork(after_in_child=_THREADS.after_fork)
 
 
 @cache

@@ -1,0 +1,111 @@
+"""The compiled library: the structs that cross its border, and whether this machine can use it.
+
+``EPITOMIC_NATIVE=0`` turns it off; the name of a target (``baseline``, ``avx2``, ``avx512``) asks for that one, and a
+path that ends in ``.so`` for another build of the library.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+ABI = 3
+LIBRARY = Path(__file__).parent.parent / "native" / "epitomic_kernel.so"
+
+# Passes, as in native/call.h.
+PACK, PACK_TRANSPOSED, FORWARD, AFFINE, INPUT, EPITOMES, UNPACK, HASH, PIXELS = range(9)
+
+
+class Problem(ctypes.Structure):
+    """``EpitomicProblem`` of native/call.h."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in "nhwck"),
+        *((name, ctypes.c_int64 * 2) for name in ("kernel", "pool", "stride")),
+        *((name, ctypes.c_int64) for name in ("threads", "dx_planes")),
+        *((name, ctypes.c_float * 128) for name in ("patch", "output", "epitome")),
+    )
+
+
+class Plan(ctypes.Structure):
+    """``EpitomicPlan`` of native/call.h."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("panel", "block", "slices", "epitome_groups", "channel_groups")),
+        *((name, ctypes.c_int64) for name in ("u", "u_transposed")),
+        ("workspace", ctypes.c_int64 * 9),
+        ("tasks", ctypes.c_int64 * 9),
+    )
+
+
+TENSORS = (
+    *("x", "epitomes", "bias", "gain", "patch_mean", "filter_mean", "dy", "u", "u_transposed", "y", "positions"),
+    *("dy_scaled", "sums", "dx", "du", "depitomes", "hashes", "planes", "pixels"),
+)
+
+
+class Pointers(ctypes.Structure):
+    """``EpitomicTensors`` of native/call.h."""
+
+    _fields_ = (*((name, ctypes.c_void_p) for name in TENSORS), ("group", ctypes.c_int64))
+
+
+class Run(ctypes.Structure):
+    """``EpitomicRun`` of native/call.h."""
+
+    _fields_ = (
+        ("target", ctypes.c_char_p),
+        *((name, ctypes.c_void_p) for name in ("problem", "plan", "tensors", "workspace")),
+        *((name, ctypes.c_int64) for name in ("floats", "which", "threads", "tasks")),
+    )
+
+
+class Native(NamedTuple):
+    """The loaded library and the target it runs as, or the reason why there is none."""
+
+    library: ctypes.CDLL | None
+    target: str
+    reason: str
+
+
+def _load() -> Native:
+    """What there is to run, and if nothing, why."""
+    wanted, path = os.environ.get("EPITOMIC_NATIVE", "1"), LIBRARY
+    if wanted == "0":
+        return Native(None, "", "turned off by EPITOMIC_NATIVE=0")
+    if wanted.endswith(".so"):
+        wanted, path = "1", Path(wanted)
+    if not path.exists():
+        return Native(None, "", "not built: there was no C++ compiler when epitomic was installed")
+    try:
+        library = ctypes.CDLL(str(path))
+        library.epitomic_abi.restype = library.epitomic_sizes.restype = ctypes.c_int64
+        library.epitomic_targets.restype = ctypes.c_char_p
+        sizes = sum(ctypes.sizeof(s) << 16 * i for i, s in enumerate((Problem, Plan, Pointers, Run)))
+        if library.epitomic_abi() != ABI or library.epitomic_sizes() != sizes:
+            return Native(None, "", "built for another version of epitomic: install it again")
+        targets = library.epitomic_targets().decode().split()
+    except (OSError, AttributeError) as error:
+        return Native(None, "", f"cannot be loaded: {error}")
+    usable = [t for t in targets if library.epitomic_supported(t.encode())]
+    if wanted != "1":
+        if wanted not in usable:
+            return Native(None, "", f"EPITOMIC_NATIVE={wanted}, and this machine has {', '.join(usable)}")
+        return Native(library, wanted, f"asked for by EPITOMIC_NATIVE={wanted}")
+    return Native(library, usable[-1], f"best of {', '.join(targets)} for this processor")
+
+
+NATIVE = _load()
+
+
+def why_not_native(dtype: torch.dtype, device: torch.device) -> str | None:
+    """Why the native kernel cannot serve a call of this kind, or None if it can."""
+    if NATIVE.library is None:
+        return f"the native kernel is {NATIVE.reason}"
+    if dtype != torch.float32 or device.type != "cpu":
+        return f"the native kernel needs float32 on CPU, and this is {dtype} on {device.type}"
+    return None

@@ -1,0 +1,49 @@
+"""Where a pass of the native kernel runs."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import torch
+
+
+class Threads:
+    """Torch's own threads where they are OpenMP's, else Python threads.
+
+    After each call of torch, OpenMP's threads wait for the next one for some milliseconds, at full speed: any others
+    would have to share the processors with them. Neither survive a fork, but Python threads can be made anew.
+    """
+
+    def __init__(self) -> None:
+        openmp = sys.platform != "win32" and "parallel backend: OpenMP" in torch.__config__.parallel_info()
+        self.team = getattr(ctypes.CDLL(None), "GOMP_parallel", None) if openmp else None
+        self.helpers: ThreadPoolExecutor | None = None
+
+    def call(self, threads: int, function: Any, argument: ctypes.Structure) -> None:
+        """Calls ``function(&argument)`` on so many threads at once; one that begins late may be left out."""
+        if threads == 1:
+            function(ctypes.byref(argument))
+        elif self.team is not None:
+            self.team(function, ctypes.byref(argument), threads, 0)
+        else:
+            self.helpers = self.helpers or ThreadPoolExecutor(max(1, (os.cpu_count() or 1) - 1), "epitomic")
+            late = [self.helpers.submit(function, ctypes.byref(argument)) for _ in range(1, threads)]
+            try:
+                function(ctypes.byref(argument))
+            finally:
+                for helper in late:
+                    if not helper.cancel():
+                        helper.result()
+
+    def after_fork(self) -> None:
+        """In the child."""
+        self.team = self.helpers = None
+
+
+THREADS = Threads()
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=THREADS.after_fork)
