@@ -20,7 +20,7 @@ def render(name: str, table: Table, finished: Sequence[Finished]) -> str:
     groups = by_model(finished)
     ways = [way for way in WAYS if all(way in run.results for run in finished)]
     top5 = any("top5" in run.results["test"] and len(run.results["test"]["classes"]) > 10 for run in finished)
-    head = ["network", "seeds", "test error, %"]
+    head = ["network", "seeds", "10-crop error, %" if "center" in ways else "test error, %"]
     head += [f"{WAYS[way]}, %" for way in ways] + (["top-5 error, %"] if top5 else [])
     head += ["minus the first", "validation, %", "parameters", "core seconds an epoch", "minutes a run"]
     first = Sample([run.error() for run in next(iter(groups.values()))])
