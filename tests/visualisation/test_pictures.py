@@ -31,6 +31,7 @@ from epitomic.visualisation import (
     save_figure,
     worst_mistakes,
 )
+from epitomic.visualisation.curves import Curve
 from epitomic.visualisation.mosaics import SMOOTH
 from epitomic.visualisation.receptive import receptive_windows
 from epitomic.visualisation.robustness import ShiftRow, grouped, robustness_table, save_rows, shift_images, summarize
@@ -139,6 +140,14 @@ def test_seeds_become_a_mean_and_a_band(make_run: MakeRun) -> None:
     assert timed[0].x[-1] == 9
     with pytest.raises(UserError, match="--metric"):
         curves(runs, metric="error")
+    assert one.rises == 0
+    assert Curve("", np.arange(4.0), np.array([[3, 4, 1, 2], [5, 4, 3, 3.0]])).rises == 1  # (1 + 1 + 0) / 2
+    with pytest.raises(UserError, match="has no core seconds"):
+        curves(runs, against="core-seconds")
+    results = runs[2].folder / "results.json"
+    results.write_text(json.dumps({**json.loads(results.read_text()), "cpu_seconds": 30.0, "epochs": 5}))
+    (again,) = curves([open_run(runs[2].folder)], against="core-seconds")
+    assert again.x.tolist() == [6, 12, 18, 24, 30]
 
 
 def test_runs_of_different_recipes_are_told_apart(make_run: MakeRun) -> None:

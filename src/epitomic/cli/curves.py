@@ -16,7 +16,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", nargs="+", metavar="RUN", help="run folders, finished or not")
     parser.add_argument("--out", metavar="STEM", help="writes STEM.png and STEM.svg; RUN/curves if not given")
     parser.add_argument("--metric", default="val_error", help="val_error, train_error, val_loss or train_loss")
-    parser.add_argument("--against", default="epochs", help="epochs, or seconds of training")
+    parser.add_argument("--against", default="epochs", help="epochs, seconds of training, or core-seconds")
     parser.add_argument("--scale", default="auto", help="auto, linear or log")
 
 
@@ -36,7 +36,8 @@ def run(args: argparse.Namespace) -> int:
         low, high = (factor * edge[-1] for edge in curve.band)
         spread = f" ({low:.2f} to {high:.2f})" if len(curve.values) > 1 else ""
         last = f"{factor * curve.mean[-1]:.2f}{unit}{spread} at {curve.x[-1]:.0f} {args.against}"
-        print(f"{curve.label}: {args.metric} {last}")
+        rises = f", all its rises together {factor * curve.rises:.2f}" if args.against == "epochs" else ""
+        print(f"{curve.label}: {args.metric} {last}{rises}")
     for file in save_figure(figure, args.out or output_stem(args.runs, "curves")):
         print(f"wrote {file}")
     return 0

@@ -24,7 +24,11 @@ METRICS = {
     "val_loss": "validation loss",
     "train_loss": "training loss",
 }
-AGAINST = ("epochs", "seconds")
+AGAINST = {
+    "epochs": "epochs",
+    "seconds": "seconds of training",
+    "core-seconds": "seconds of training, of all cores together",
+}
 POINTS = 200  # of a curve against seconds over several seeds
 
 
@@ -34,7 +38,7 @@ class Curve:
 
     Attributes:
         label: For the legend.
-        x: Epochs done, or seconds, (T,).
+        x: Epochs done, or seconds, or core seconds, (T,).
         values: One row a run, (runs, T).
     """
 
@@ -52,6 +56,11 @@ class Curve:
         """The least and the largest of the runs, each (T,)."""
         return self.values.min(0), self.values.max(0)
 
+    @property
+    def rises(self) -> float:
+        """All that a run's curve goes up from one epoch to the next, mean over the runs: how much it fluctuates."""
+        return float(np.diff(self.values, axis=1).clip(min=0).sum(1).mean())
+
 
 def curves(runs: Sequence[RunView], *, metric: str = "val_error", against: str = "epochs") -> list[Curve]:
     """The curves of all runs that have at least one epoch, seeds together.
@@ -61,7 +70,8 @@ def curves(runs: Sequence[RunView], *, metric: str = "val_error", against: str =
     Args:
         runs: Any runs, finished or not.
         metric: One of `METRICS`.
-        against: ``"epochs"`` or ``"seconds"`` of training.
+        against: ``"epochs"``, or ``"seconds"`` of training, or ``"core-seconds"``, which do not depend on what else
+            the machine was doing.
 
     Raises:
         UserError: If no run has an epoch yet, or a name is not there.
@@ -92,8 +102,20 @@ def _line(run: RunView, metric: str, against: str) -> tuple[NDArray[np.float64],
     if metric not in run.metrics[0]:
         raise UserError(f"{run.folder / 'metrics.csv'} has no column {metric!r}")
     values = np.array([row[metric] for row in run.metrics])
-    x = np.arange(1.0, len(values) + 1) if against == "epochs" else epoch_seconds(run)
+    x = _epoch_ends(run, against)
     return x[: len(values)], values[: len(x)]
+
+
+def _epoch_ends(run: RunView, against: str) -> NDArray[np.float64]:
+    if against == "seconds":
+        return epoch_seconds(run)
+    epochs = np.arange(1.0, len(run.metrics) + 1)
+    if against == "epochs":
+        return epochs
+    results: dict[str, Any] = run.results or {}
+    if "cpu_seconds" not in results:
+        raise UserError(f"{run.folder} has no core seconds, as it is not finished; use --against epochs")
+    return epochs * float(results["cpu_seconds"]) / float(results["epochs"])
 
 
 def _join(label: str, lines: list[tuple[NDArray[np.float64], NDArray[np.float64]]], against: str) -> Curve:
@@ -150,7 +172,7 @@ def curves_figure(
     Args:
         runs: Any runs, finished or not.
         metric: One of `METRICS`.
-        against: ``"epochs"`` or ``"seconds"``.
+        against: ``"epochs"``, ``"seconds"`` or ``"core-seconds"``.
         scale: Of the error: ``"linear"``, ``"log"``, or ``"auto"``: log where it spans more than a factor of 8.
         theme: Colours.
         size: Pixels at 100 an inch.
@@ -174,7 +196,7 @@ def curves_figure(
             axes.plot(curve.x, mean, style, marker=marker, markersize=4, color=colour, linewidth=2, label=curve.label)
             if len(curve.values) > 1:
                 axes.fill_between(curve.x, low, high, color=colour, alpha=0.18, linewidth=0)
-        axes.set_xlabel("epochs" if against == "epochs" else "seconds of training")
+        axes.set_xlabel(AGAINST[against])
         axes.set_ylabel(METRICS[metric] + (" (%)" if percent else ""))
         if against == "epochs":
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
