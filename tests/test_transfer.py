@@ -144,3 +144,4 @@ def test_several_runs_make_a_table_that_grows(trained: Path) -> None:
     assert "| pixels | `run` | 768 |" in table.read_text()
     assert all(line in table.read_text() for line in rows)
     assert main(["transfer", runs[0], data, "--features", "pixel", *words]) == 2
+    assert main(["transfer", runs[0], runs[0], data, *words]) == 2  # one file for two

@@ -24,6 +24,7 @@ def test_every_command_draws(folder: Path, tmp_path: Path, capsys: pytest.Captur
         ["filters", folder, "--epitome", "2", "--out", out / "epitome"],
         ["filters", folder, "--layer", "2", "--images", "40", "--out", out / "patches"],
         ["curves", folder, "--out", out / "curves", "--against", "seconds", "--scale", "linear"],
+        ["curves", folder, "--out", out / "epochs"],
         ["explain", folder, tmp_path / "red.png", "--out", out / "red"],
         ["explain", folder, "3", "--out", out / "three"],
         ["robustness", folder, "--images", "20", "--shifts", "1", "--out", out / "robustness"],
@@ -31,12 +32,15 @@ def test_every_command_draws(folder: Path, tmp_path: Path, capsys: pytest.Captur
     ):
         assert main(list(map(str, words))) == 0, words
     text = capsys.readouterr().out
-    names = ("filters", "two", "epitome", "patches", "curves", "red", "three", "robustness")
+    names = ("filters", "two", "epitome", "patches", "curves", "epochs", "red", "three", "robustness")
     for name in names:
         assert f"wrote {out / name}.png" in text
         assert (out / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         assert b"<svg" in (out / f"{name}.svg").read_bytes()[:1000]
     assert len(list(csv.DictReader((out / "robustness.csv").open()))) == 5
+    assert f"wrote {out / 'robustness'}.md" in text
+    assert "predictions changed" in (out / "robustness.md").read_text()
+    assert "all its rises together 0.00" in text
     assert "relative error" in text
     assert (out / "report.html").is_file()
 

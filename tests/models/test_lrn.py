@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from epitomic.models import lrn
 from epitomic.models.lrn import LocalResponseNorm
 
 
@@ -18,6 +19,12 @@ def test_equals_torch(shape: tuple[int, ...], memory_format: torch.memory_format
     assert y.is_contiguous(memory_format=memory_format)
     dy = torch.randn_like(y)
     torch.testing.assert_close(torch.autograd.grad(y, x, dy)[0], torch.autograd.grad(expected, x, dy)[0])
+
+
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+def test_a_few_images_at_a_time(memory_format: torch.memory_format, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lrn, "NEAR", 2 * 6 * 3 * 4 + 1)  # two of these five images
+    test_equals_torch((5, 6, 3, 4), memory_format)
 
 
 def test_is_krizhevskys_formula() -> None:

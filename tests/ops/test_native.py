@@ -151,12 +151,15 @@ def test_only_needed_gradients(needs: tuple[bool, ...]) -> None:
             assert_close(got, want)
 
 
-@pytest.mark.parametrize(("n", "c", "px"), [(1, 40, 9), (5, 1, 8), (3, 19, 12), (2, 300, 17), (7, 16, 3)])
+@pytest.mark.parametrize(
+    ("n", "c", "px"), [(1, 40, 9), (5, 1, 8), (3, 19, 12), (2, 300, 17), (7, 16, 3), (2, 3, 7), (2, 2, 5), (2, 6, 7)]
+)
 @pytest.mark.parametrize("gain", [False, True])
-def test_gradients_are_the_same_in_both_memory_formats(n: int, c: int, px: int, gain: bool) -> None:
+def test_results_are_the_same_in_both_memory_formats(n: int, c: int, px: int, gain: bool) -> None:
     case = make_case(n=n, c=c, k=24, extra=(px - 3, px - 3), gain=gain)
     y, positions = case.forward()
     planes = case.x.permute(0, 3, 1, 2).contiguous().permute(0, 2, 3, 1)
+    assert torch.equal(native.forward(case._replace(x=planes))[0], y)
     needs = (True, True, True, gain)
     want = native.backward(y.cos(), y, positions, case, needs)
     got = native.backward(y.cos(), y, positions, case._replace(x=planes), needs)
@@ -280,10 +283,13 @@ def _threads():  # type: ignore[no-untyped-def]
 
 @pytest.mark.usefixtures("_threads")
 @pytest.mark.parametrize("gain", [False, True])
-@pytest.mark.parametrize("n", [1, 13])
-def test_number_of_threads_changes_no_bit(gain: bool, n: int) -> None:
-    case = make_case(n=n, c=40, k=70, stride=(1, 1), extra=(14, 14), gain=gain)
-    dy = torch.randn(n, 15, 15, 70)
+@pytest.mark.parametrize(
+    ("n", "c", "k", "w"),
+    [(1, 40, 70, 3), (13, 40, 70, 3), (1, 235, 24, 5), (4, 235, 24, 5)],  # dU parted by epitomes, or by channels
+)
+def test_number_of_threads_changes_no_bit(gain: bool, n: int, c: int, k: int, w: int) -> None:
+    case = make_case(n=n, c=c, k=k, kernel=(w, w), stride=(1, 1), extra=(14, 14), gain=gain)
+    dy = torch.randn(n, 15, 15, k)
     results = []
     for threads in (1, 2, 3, 8):
         torch.set_num_threads(threads)
@@ -477,7 +483,7 @@ from epitomic.functional import epitomic_conv2d
 from epitomic.ops import library, native, winograd
 assert library.NATIVE.target == "baseline"
 from epitomic.ops.operands import Operands
-tensors = torch.randn(3, 20, 20, 13), torch.randn(21, 13, 5, 5), torch.randn(21)
+tensors = torch.randn(3, 20, 20, 70), torch.randn(21, 70, 5, 5), torch.randn(21)
 case, doubles = (Operands(*ts, None, (3, 3), (2, 2)) for ts in (tensors, [t.double() for t in tensors]))
 y, p = native.forward(case)
 want, _ = winograd.forward(doubles)

@@ -47,6 +47,9 @@ def run(args: argparse.Namespace) -> int:
     for option in ("train_per_class", "splits"):
         if getattr(args, option) < 1:
             raise UserError(f"--{option.replace('_', '-')} must be at least 1, got {getattr(args, option)}")
+    names = [_name(folder) for folder in args.runs]
+    if args.out and len(set(names)) < len(names):
+        raise UserError(f"--out keeps a file for each name of a run folder, and two runs share one: {', '.join(names)}")
     facts = gather_facts()
     for folder in args.runs:
         path = Path(folder) / "transfer.json"
@@ -55,10 +58,18 @@ def run(args: argparse.Namespace) -> int:
             results |= _measure(folder, kind, args, facts)
             write_json(path, results)
         if args.out:
-            kept = Path(args.out) / f"{path.parent.resolve().name}.json"
-            write_json(kept, {"facts": facts, "results": results})
+            kept = Path(args.out) / f"{_name(folder)}.json"
+            write_json(kept, {key: entry for key, entry in results.items() if entry["data"] == _data(args)})
             write_text(kept.parent / "table.md", render(kept.parent))
     return 0
+
+
+def _name(folder: str) -> str:
+    return Path(folder).resolve().name
+
+
+def _data(args: argparse.Namespace) -> str:
+    return Path(args.data).resolve().name + (f"/{args.split}" if args.split else "")
 
 
 def _measure(folder: str, kind: str, args: argparse.Namespace, facts: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -66,7 +77,7 @@ def _measure(folder: str, kind: str, args: argparse.Namespace, facts: dict[str, 
     from epitomic.transfer import KERNELS, transfer
 
     features = compute_features(folder, kind, args)
-    name = Path(args.data).resolve().name + (f"/{args.split}" if args.split else "")
+    name = _data(args)
     count, size = features.vectors.shape
     per_class = args.train_per_class
     print(
@@ -92,7 +103,6 @@ def _measure(folder: str, kind: str, args: argparse.Namespace, facts: dict[str, 
             "mean": mean,
             "standard_deviation": spread,
             "accuracies": accuracies,
-            "command": facts["command"],
-            "commit": facts["commit"],
+            "facts": facts,
         }
     return entries

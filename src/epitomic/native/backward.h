@@ -132,7 +132,8 @@ INLINE void backward_input(const EpitomicProblem& p, const Geometry& g, const Ep
 // ---- dU
 
 struct EpitomeTasks {
-  int64_t epitome_parts, channel_parts;                 // of a group: one of them is 1
+  bool by_channels;                                     // parts of a group make the other factor again: dM, else X
+  int64_t epitome_parts, channel_parts;                 // so the longer one is parted, and the other number is 1
   int64_t panels, channels;                             // of the largest part
   int64_t stride, left, right;                          // row of X; planes of X and of dM
   int64_t offsets_at, line_at, left_at, right_at, floats;
@@ -140,9 +141,9 @@ struct EpitomeTasks {
   EpitomeTasks(const EpitomicProblem& p, const Geometry& g, const EpitomicPlan& plan) {
     int64_t wanted = (4 * p.threads + g.vh * plan.slices - 1) / (g.vh * plan.slices);  // four tasks a thread
     int64_t most_panels = (g.k_panels + plan.epitome_groups - 1) / plan.epitome_groups;
-    epitome_parts = most(1, least(wanted, g.k_panels / plan.epitome_groups / 4));
-    channel_parts = most(1, least(wanted, g.c_panels / 4));
-    (g.c > most_panels * PANEL ? epitome_parts : channel_parts) = 1;  // each part makes the other factor again
+    by_channels = g.c > most_panels * PANEL && g.c_panels >= 8;
+    epitome_parts = by_channels ? 1 : most(1, least(wanted, g.k_panels / plan.epitome_groups / 4));
+    channel_parts = by_channels ? most(1, least(wanted, g.c_panels / 4)) : 1;
     panels = (most_panels + epitome_parts - 1) / epitome_parts;
     channels = least((g.c_panels + channel_parts - 1) / channel_parts * PANEL, g.c);
     stride = Products::row_stride(channels);
@@ -176,7 +177,7 @@ INLINE void backward_epitomes(const EpitomicProblem& p, const Geometry& g, const
     block.first += patches.first;
     Factor right = {workspace + tasks.right_at, tasks.right, PANEL, block.count * PANEL};
     locate(p, g, block, offsets);
-    patch_row(p, g, t, block, offsets, channels, vh, left, workspace + tasks.line_at);
+    patch_row(p, g, t, block, offsets, channels, tasks.by_channels, vh, left, workspace + tasks.line_at);
     GRADIENT_ROW[g.vw][g.dw](p, g, t.dy, t.positions, block, {group.first + panels.first, panels.count}, vh, right);
     for (int64_t vw = 0; vw < g.vw; vw++) {
       int64_t point = slice * g.points + vh * g.vw + vw;

@@ -22,19 +22,6 @@ struct EpitomicProblem {
   float epitome[2][64];           // B^T (V, V) of each axis
 };
 
-// What `epitomic_plan` chooses. U comes in groups of panels, one after another, so that it takes little memory.
-struct EpitomicPlan {
-  int64_t panel;                  // columns of a packed panel: two vectors
-  int64_t block;                  // patches of a block, about
-  int64_t slices;                 // dU is summed over this many runs of patches, one after another
-  int64_t epitome_groups;         // groups of panels of epitomes: of u and du
-  int64_t channel_groups;         // groups of panels of channels: of u_transposed
-  int64_t u;                      // floats of the largest group of U, and of each slice of its dU
-  int64_t u_transposed;           // floats of the largest group of U packed for the gradient of the input
-  int64_t workspace[9];           // floats of workspace a thread needs, for each pass
-  int64_t tasks[9];               // units of work of each pass
-};
-
 enum EpitomicPass {
   EPITOMIC_PACK = 0,              // epitomes -> u
   EPITOMIC_PACK_TRANSPOSED = 1,   // epitomes -> u_transposed
@@ -45,6 +32,20 @@ enum EpitomicPass {
   EPITOMIC_UNPACK = 6,            // du -> depitomes
   EPITOMIC_HASH = 7,              // epitomes -> hashes
   EPITOMIC_PIXELS = 8,            // planes -> pixels
+  EPITOMIC_PASSES = 9,
+};
+
+// What `epitomic_plan` chooses. U comes in groups of panels, one after another, so that it takes little memory.
+struct EpitomicPlan {
+  int64_t panel;                  // columns of a packed panel: two vectors
+  int64_t block;                  // patches of a block, about
+  int64_t slices;                 // dU is summed over this many runs of patches, one after another
+  int64_t epitome_groups;         // groups of panels of epitomes: of u and du
+  int64_t channel_groups;         // groups of panels of channels: of u_transposed
+  int64_t u;                      // floats of the largest group of U, and of each slice of its dU
+  int64_t u_transposed;           // floats of the largest group of U packed for the gradient of the input
+  int64_t workspace[EPITOMIC_PASSES];  // floats of workspace a thread needs, for each pass
+  int64_t tasks[EPITOMIC_PASSES];      // units of work of each pass
 };
 
 // Tensors of a call; those that its passes do not name may be null. K+ is K rounded up to whole panels.

@@ -93,7 +93,7 @@ extern "C" void JOIN(epitomic_run_, EPITOMIC_TARGET)(const EpitomicProblem* p, c
                                                      const EpitomicTensors* t, int pass, int64_t* next,
                                                      float* workspace) {
   Geometry g(*p);
-  CHECK(pass >= 0 && pass < 9 && (uintptr_t)workspace % 64 == 0);
+  CHECK(pass >= 0 && pass < EPITOMIC_PASSES && (uintptr_t)workspace % 64 == 0);
   for (;;) {
     int64_t task = __atomic_fetch_add(next, 1, __ATOMIC_RELAXED);
     if (task >= plan->tasks[pass]) return;

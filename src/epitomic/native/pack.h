@@ -39,11 +39,9 @@ INLINE void pack(const EpitomicProblem& p, const Geometry& g, const float* epito
   alignas(64) float plane[64 * PANEL] = {}, half[64 * PANEL];
   for (int64_t d = rows.first; d < rows.first + rows.count; d++) {
     const float* from = epitomes + first * column + d * row;
-    for (int64_t i = 0; i < there; i++) {  // too many streams for the processor to foresee
-      const float* soon = from + i * column + PACK_AHEAD * row;
-      __builtin_prefetch(soon);
-      __builtin_prefetch(soon + LINE);
-    }
+    if (d + PACK_AHEAD < depth)  // too many streams for the processor to foresee
+      for (int64_t i = 0; i < there; i++)
+        for (int64_t l = 0; l < g.points; l += LINE) __builtin_prefetch(from + i * column + PACK_AHEAD * row + l);
     transpose(from, there, column, g.points, plane, PANEL);
     MAP_ALL[g.vh](p.epitome[0], plane, g.vw * PANEL, half, g.vw * PANEL, 2 * g.vw);
     int64_t tap = group.count * depth * PANEL;

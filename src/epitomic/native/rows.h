@@ -38,14 +38,16 @@ const Combine COMBINE[9] = {nullptr,    combine<1>, combine<2>, combine<3>, comb
 // Floats of `line`, the workspace of `patch_row`.
 INLINE int64_t patch_line(const Geometry& g) { return up(g.ww * g.c + LANES, LINE); }
 
-// Of the given channels alone.
+// Of the given channels alone. `pixelwise`: the pixels of a row one by one, as parts of the channels need; then the
+// result does not depend on how the channels are parted, to the last bit.
 INLINE void patch_row(const EpitomicProblem& p, const Geometry& g, const EpitomicTensors& t, Block block,
-                      const int64_t* offsets, Block channels, int64_t vh, Factor out, float* line) {
+                      const int64_t* offsets, Block channels, bool pixelwise, int64_t vh, Factor out,
+                      float* line) {
   bool zero = vh == 0 && g.vh % 2 == 0, infinity = vh == g.vh - 1;  // one coefficient alone: see transforms.h
   int64_t first = infinity ? g.wh - 1 : 0, count = zero || infinity ? 1 : g.wh;
   const float* m = p.patch[0] + vh * g.wh + first;
-  bool all = channels.count == g.c;  // then the pixels of a row lie side by side
-  int64_t runs = all ? 1 : g.ww, length = all ? g.ww * g.c : channels.count;
+  CHECK(pixelwise || channels.count == g.c);
+  int64_t runs = pixelwise ? g.ww : 1, length = pixelwise ? channels.count : g.ww * g.c;
   for (int64_t b = 0; b < block.count; b++) {
     const float* x = t.x + offsets[b] * g.c + first * g.row + channels.first;
     CHECK(offsets[b] * g.c + (g.wh - 1) * g.row + g.ww * g.c <= p.n * p.h * g.row);

@@ -18,6 +18,7 @@ LIBRARY = Path(__file__).parent.parent / "native" / "epitomic_kernel.so"
 
 # Passes, as in native/call.h.
 PACK, PACK_TRANSPOSED, FORWARD, AFFINE, INPUT, EPITOMES, UNPACK, HASH, PIXELS = range(9)
+PASSES = 9
 
 
 class Problem(ctypes.Structure):
@@ -37,8 +38,8 @@ class Plan(ctypes.Structure):
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("panel", "block", "slices", "epitome_groups", "channel_groups")),
         *((name, ctypes.c_int64) for name in ("u", "u_transposed")),
-        ("workspace", ctypes.c_int64 * 9),
-        ("tasks", ctypes.c_int64 * 9),
+        ("workspace", ctypes.c_int64 * PASSES),
+        ("tasks", ctypes.c_int64 * PASSES),
     )
 
 

@@ -5,8 +5,8 @@ Everything the paper calls an epitomic layer reduces to it (``functional.py`` ha
     y[n, k, i] = max_p gain[k, p] * (x_i - mean(x_i))^T w_{k,p} + bias[k]       p in the D x D window (Eq. 2 and 3)
 
 without ``gain``, the raw patches x_i and a gain of one. This file is the seam between torch and the implementations: it
-owns the operator's schema, fake kernels, autograd and memory formats. An implementation sees dense channels-last data
-only. To add one, give it the two functions of `Kernel` and a line in `KERNELS`.
+owns the operator's schema, fake kernels, autograd and memory formats. To add an implementation, give it the two
+functions of `Kernel` and a line in `KERNELS`.
 """
 
 from __future__ import annotations

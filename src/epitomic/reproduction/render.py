@@ -59,7 +59,7 @@ def _every_run(finished: Sequence[Finished]) -> str:
                 f"{run.results['wall_seconds']:.0f}",
                 f"{run.results['cpu_seconds']:.0f}",
                 f"{facts['machine']['threads']}",
-                str(facts["commit"])[:8],
+                short_commit(facts),
                 f"`{facts['command']}`",
             ]
         )
@@ -72,6 +72,12 @@ def made(facts: Sequence[dict[str, Any]]) -> str:
     machines = {f"{one['machine']['cores']} cores of {one['machine']['processor']}" for one in facts}
     versions = {f"torch {one['versions']['torch']}, Python {one['versions']['python']}" for one in facts}
     return "; ".join((*sorted(machines), *sorted(versions)))
+
+
+def short_commit(facts: dict[str, Any]) -> str:
+    """Of a run's facts, with the plus of a tree that was changed since."""
+    commit = facts["commit"] or ""
+    return commit[:8] + "+" * commit.endswith("+")
 
 
 def _percent(sample: Sample) -> str:

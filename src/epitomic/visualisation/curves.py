@@ -27,7 +27,7 @@ METRICS = {
 AGAINST = {
     "epochs": "epochs",
     "seconds": "seconds of training",
-    "core-seconds": "seconds of training, of all cores together",
+    "core-seconds": "core seconds of the training process",
 }
 POINTS = 200  # of a curve against seconds over several seeds
 
@@ -70,8 +70,8 @@ def curves(runs: Sequence[RunView], *, metric: str = "val_error", against: str =
     Args:
         runs: Any runs, finished or not.
         metric: One of `METRICS`.
-        against: ``"epochs"``, or ``"seconds"`` of training, or ``"core-seconds"``, which do not depend on what else
-            the machine was doing.
+        against: ``"epochs"``, or ``"seconds"`` of training, or ``"core-seconds"`` of finished runs, which do not
+            depend on what else the machine was doing; each epoch is given an equal part of them.
 
     Raises:
         UserError: If no run has an epoch yet, or a name is not there.
