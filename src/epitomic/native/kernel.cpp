@@ -9,7 +9,8 @@
 
 namespace {
 
-constexpr int64_t BLOCK = 96;                        // patches: U streams by once for so many
+constexpr int64_t BLOCK = 96;                        // patches: U streams by once for so many ...
+constexpr int64_t LEFT_BYTES = 560 * 1024;           // ... unless a row of points of them takes more than this
 constexpr int64_t GROUP_BYTES = 9 * 1024 * 1024;     // of U: all of them fit the last cache with all else
 constexpr int64_t SLICED_BYTES = 4 * 1024 * 1024;    // of all slices of dU together
 constexpr int64_t MAX_SLICES = 4;
@@ -21,7 +22,8 @@ INLINE int64_t groups_of(int64_t panels, int64_t floats_of_panel) {
 INLINE void plan_sizes(const EpitomicProblem& p, EpitomicPlan& plan) {
   Geometry g(p);
   plan.panel = PANEL;
-  plan.block = least(plan.block > 0 ? plan.block : BLOCK, g.patches);
+  int64_t block = LEFT_BYTES / (4 * g.vw * most(g.c, g.k)) / ROWS * ROWS;
+  plan.block = least(plan.block > 0 ? plan.block : most(BLOCK / 2, least(BLOCK, block)), g.patches);
   int64_t epitome_panel = g.points * g.c * PANEL, channel_panel = g.points * g.k * PANEL;  // floats
   plan.epitome_groups = groups_of(g.k_panels, epitome_panel);
   plan.channel_groups = groups_of(g.c_panels, channel_panel);
