@@ -132,16 +132,16 @@ INLINE void backward_input(const EpitomicProblem& p, const Geometry& g, const Ep
 // ---- dU
 
 struct EpitomeTasks {
-  bool by_channels;                                     // parts of a group make the other factor again: dM, else X
-  int64_t epitome_parts, channel_parts;                 // so the longer one is parted, and the other number is 1
+  int64_t epitome_parts, channel_parts;                 // of a group: one of them is 1
   int64_t panels, channels;                             // of the largest part
   int64_t stride, left, right;                          // row of X; planes of X and of dM
-  int64_t offsets_at, line_at, left_at, right_at, floats;
+  int64_t offsets_at, left_at, right_at, floats;
 
   EpitomeTasks(const EpitomicProblem& p, const Geometry& g, const EpitomicPlan& plan) {
     int64_t wanted = (4 * p.threads + g.vh * plan.slices - 1) / (g.vh * plan.slices);  // four tasks a thread
     int64_t most_panels = (g.k_panels + plan.epitome_groups - 1) / plan.epitome_groups;
-    by_channels = g.c > most_panels * PANEL && g.c_panels >= 8;
+    // Parts of the channels make dM again, parts of the epitomes X: the longer one is parted.
+    bool by_channels = g.c > most_panels * PANEL;
     epitome_parts = by_channels ? 1 : most(1, least(wanted, g.k_panels / plan.epitome_groups / 4));
     channel_parts = by_channels ? most(1, least(wanted, g.c_panels / 4)) : 1;
     panels = (most_panels + epitome_parts - 1) / epitome_parts;
@@ -150,8 +150,7 @@ struct EpitomeTasks {
     left = spread(plan.block * stride);
     right = spread(panels * plan.block * PANEL);
     offsets_at = 0;
-    line_at = offsets_at + up(2 * plan.block, LINE);
-    left_at = line_at + patch_line(g);
+    left_at = offsets_at + up(2 * plan.block, LINE);
     right_at = left_at + g.vw * left;
     floats = right_at + g.vw * right;
   }
@@ -177,7 +176,7 @@ INLINE void backward_epitomes(const EpitomicProblem& p, const Geometry& g, const
     block.first += patches.first;
     Factor right = {workspace + tasks.right_at, tasks.right, PANEL, block.count * PANEL};
     locate(p, g, block, offsets);
-    patch_row(p, g, t, block, offsets, channels, tasks.by_channels, vh, left, workspace + tasks.line_at);
+    patch_row(p, g, t, block, offsets, channels, vh, left);
     GRADIENT_ROW[g.vw][g.dw](p, g, t.dy, t.positions, block, {group.first + panels.first, panels.count}, vh, right);
     for (int64_t vw = 0; vw < g.vw; vw++) {
       int64_t point = slice * g.points + vh * g.vw + vw;

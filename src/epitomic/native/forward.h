@@ -66,7 +66,7 @@ INLINE void forward(const EpitomicProblem& p, const Geometry& g, const EpitomicP
   int64_t* offsets = (int64_t*)(workspace + products.offsets_at);
   locate(p, g, block, offsets);
   for (int64_t vh = 0; vh < g.vh; vh++) {
-    patch_row(p, g, t, block, offsets, {0, g.c}, false, vh, products.left_factor(workspace), workspace + products.line_at);
+    patch_row(p, g, t, block, offsets, {0, g.c}, vh, products.left_factor(workspace));
     products.row(g, t.u, panels.count, 0, p.output[1], vh, block.count, workspace);
   }
   MATCH_BLOCK[g.vh][g.dh](p, g, t, block, panels, workspace + products.partial_at, products.partial);

@@ -20,7 +20,7 @@ struct Products {
   int64_t group;                // panels at a time
   int64_t stride;               // between rows of the left factor
   int64_t left, product, partial;  // planes
-  int64_t offsets_at, means_at, line_at, left_at, product_at, partial_at, floats;
+  int64_t offsets_at, means_at, left_at, product_at, partial_at, floats;
 
   Products(const Geometry& g, int64_t block, int64_t depth_, int64_t panels_, int64_t taps_)
       : depth(depth_), panels(panels_), taps(taps_) {
@@ -32,8 +32,7 @@ struct Products {
     partial = spread(panels * block * PANEL);
     offsets_at = 0;
     means_at = offsets_at + up(2 * block, LINE);  // an offset is as large as two floats
-    line_at = means_at + up(block, LINE);
-    left_at = line_at + patch_line(g);
+    left_at = means_at + up(block, LINE);
     product_at = left_at + g.vw * left;
     partial_at = product_at + g.vw * product;
     floats = partial_at + g.vh * taps * partial;

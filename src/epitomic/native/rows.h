@@ -15,46 +15,38 @@ struct Factor {
   int64_t plane, row, panel;
 };
 
-// out = sum_i m[i] * (x[i * stride] - mean), `length` floats of it.
-template <int W>
-void combine(const float* m, const float* x, int64_t stride, float mean, float* out, int64_t length) {
-  int64_t j = 0;
-  for (; j + LANES <= length; j += LANES) {
-    Vec sum = m[0] * (load(x + j) - mean);
-    UNROLL for (int i = 1; i < W; i++) sum += m[i] * (load(x + i * stride + j) - mean);
-    store(out + j, sum);
-  }
-  for (; j < length; j++) {
-    float sum = m[0] * (x[j] - mean);
-    for (int i = 1; i < W; i++) sum += m[i] * (x[i * stride + j] - mean);
-    out[j] = sum;
+// A patch, some of its channels: `count` rows of pixels weighted by `high` and summed, then the transform along the width.
+// Every channel goes the same way, whichever others are with it: the last vector overlaps the one before.
+template <int V, int W>
+void patch_points(const float* high, int64_t count, const float* wide, const float* x, int64_t row, int64_t pixel,
+                  float mean, int64_t channels, float* out, int64_t plane) {
+  for (int64_t i = 0; i < channels; i += LANES) {
+    int64_t at = most(0, least(i, channels - LANES)), there = channels - at;
+    Vec sums[W], points[V];
+    UNROLL for (int j = 0; j < W; j++) sums[j] = high[0] * (load(x + j * pixel + at, there) - mean);
+    for (int64_t r = 1; r < count; r++)
+      UNROLL for (int j = 0; j < W; j++) sums[j] += high[r] * (load(x + r * row + j * pixel + at, there) - mean);
+    evaluate<V, W>(wide, sums, points);
+    UNROLL for (int t = 0; t < V; t++) store(out + t * plane + at, points[t]);
   }
 }
 
-typedef void (*Combine)(const float* m, const float* x, int64_t stride, float mean, float* out, int64_t length);
-const Combine COMBINE[9] = {nullptr,    combine<1>, combine<2>, combine<3>, combine<4>,
-                            combine<5>, combine<6>, combine<7>, combine<8>};
+typedef void (*PatchPoints)(const float* high, int64_t count, const float* wide, const float* x, int64_t row,
+                            int64_t pixel, float mean, int64_t channels, float* out, int64_t plane);
+const PatchPoints PATCH_POINTS[9][9] = TABLE_OF_SIZES(patch_points);
 
-// Floats of `line`, the workspace of `patch_row`.
-INLINE int64_t patch_line(const Geometry& g) { return up(g.ww * g.c + LANES, LINE); }
-
-// Of the given channels alone. `pixelwise`: the pixels of a row one by one, as parts of the channels need; then the
-// result does not depend on how the channels are parted, to the last bit.
+// Of the given channels alone.
 INLINE void patch_row(const EpitomicProblem& p, const Geometry& g, const EpitomicTensors& t, Block block,
-                      const int64_t* offsets, Block channels, bool pixelwise, int64_t vh, Factor out,
-                      float* line) {
+                      const int64_t* offsets, Block channels, int64_t vh, Factor out) {
   bool zero = vh == 0 && g.vh % 2 == 0, infinity = vh == g.vh - 1;  // one coefficient alone: see transforms.h
   int64_t first = infinity ? g.wh - 1 : 0, count = zero || infinity ? 1 : g.wh;
-  const float* m = p.patch[0] + vh * g.wh + first;
-  CHECK(pixelwise || channels.count == g.c);
-  int64_t runs = pixelwise ? g.ww : 1, length = pixelwise ? channels.count : g.ww * g.c;
+  const float* high = p.patch[0] + vh * g.wh + first;
   for (int64_t b = 0; b < block.count; b++) {
     const float* x = t.x + offsets[b] * g.c + first * g.row + channels.first;
     CHECK(offsets[b] * g.c + (g.wh - 1) * g.row + g.ww * g.c <= p.n * p.h * g.row);
     float mean = t.patch_mean ? t.patch_mean[block.first + b] : 0;
-    for (int64_t j = 0; j < runs; j++) COMBINE[count](m, x + j * g.c, g.row, mean, line + j * length, length);
-    EVALUATE_ALL[g.vw][g.ww](p.patch[1], line, channels.count, out.data + b * out.row, out.plane,
-                             up(channels.count, LANES) / LANES);
+    PATCH_POINTS[g.vw][g.ww](high, count, p.patch[1], x, g.row, g.c, mean, channels.count, out.data + b * out.row,
+                             out.plane);
   }
 }
 

@@ -40,17 +40,7 @@ INLINE void gather(const float* m, const Vec (&x)[V], Vec (&out)[W]) {
   out[W - 1] += m[V * W - 1] * x[V - 1];
 }
 
-// Applies `evaluate` to `vectors` neighbouring vectors; the coefficients and the points are `tap` floats apart.
-template <int V, int W>
-void evaluate_all(const float* m, const float* in, int64_t in_tap, float* out, int64_t out_tap, int64_t vectors) {
-  for (int64_t v = 0; v < vectors; v++, in += LANES, out += LANES) {
-    Vec x[W], points[V];
-    UNROLL for (int j = 0; j < W; j++) x[j] = load(in + j * in_tap);
-    evaluate<V, W>(m, x, points);
-    UNROLL for (int i = 0; i < V; i++) store(out + i * out_tap, points[i]);
-  }
-}
-
+// Applies `gather` to `vectors` neighbouring vectors; the points and the coefficients are `tap` floats apart.
 template <int V, int W>
 void gather_all(const float* m, const float* in, int64_t in_tap, float* out, int64_t out_tap, int64_t vectors) {
   for (int64_t v = 0; v < vectors; v++, in += LANES, out += LANES) {
@@ -73,7 +63,6 @@ typedef void (*MapAll)(const float* m, const float* in, int64_t in_tap, float* o
         {nullptr, F<8, 1>, F<8, 2>, F<8, 3>, F<8, 4>, F<8, 5>, F<8, 6>, F<8, 7>, F<8, 8>},                    \
   }
 
-const MapAll EVALUATE_ALL[9][9] = TABLE_OF_SIZES(evaluate_all);
 const MapAll GATHER_ALL[9][9] = TABLE_OF_SIZES(gather_all);
 
 
