@@ -50,7 +50,8 @@ class Epitomes:
         count, pieces, _, height, width = self.weight.shape
         size = f"{height} × {width}"
         if self.kind == "epitomes":
-            return f"{count} epitomes of {size}, filters of {self.filter_size} × {self.filter_size}"
+            some = "1 epitome" if count == 1 else f"{count} epitomes"
+            return f"{some} of {size}, filters of {self.filter_size} × {self.filter_size}"
         return f"{count} × {pieces} maxout filters of {size}" if pieces > 1 else f"{count} filters of {size}"
 
 
