@@ -40,7 +40,7 @@ curves_figure([run])
 # Which of the D x D positions win? `counts` has a row an epitome and a column a position.
 
 # %%
-for use in position_use(run.model, [run.to_input(run.images.test.images[:200])]):
+for use in position_use(run.model, [run.to_input(run.test.images[:200])]):
     print(use.name, (100 * use.overall).round().tolist(), "dead:", int(use.dead.sum()))
 
 # %% [markdown]

@@ -56,10 +56,10 @@ def test_what_is_no_image_is_said(folder: Path, tmp_path: Path) -> None:
 def test_matches_are_those_of_the_layers(folder: Path) -> None:
     run = open_run(folder)
     found = explain(run, 5)
-    assert found.label == int(run.images.test.labels[5])
+    assert found.label == int(run.test.labels[5])
     assert [m.name for m in found.matches] == [f"features.layer{i}.conv" for i in (1, 2, 3)]
     first = found.matches[0]
-    y, positions = first.layer.match(run.to_input(run.images.test.images[5:6]))
+    y, positions = first.layer.match(run.to_input(run.test.images[5:6]))
     assert torch.equal(first.positions, positions)
     torch.testing.assert_close(first.response, y.detach())
     assert [r.matches for r in found.rebuilt] == [1, 4, None]

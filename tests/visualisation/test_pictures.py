@@ -97,7 +97,7 @@ def test_windows_hold_all_that_a_unit_sees(name: str) -> None:
 
 def test_patches_that_excite_most_are_found(folder: Path) -> None:
     run = open_run(folder)
-    images = run.images.test.images[:60]
+    images = run.test.images[:60]
     found = exciting_patches(run, images, "1", units=4, count=5)
     layer = run.model.get_submodule("features.layer1.conv")
     with torch.no_grad():
@@ -174,7 +174,7 @@ def test_robustness_is_measured_in_four_directions(folder: Path, tmp_path: Path)
     assert [(r.shift, r.direction) for r in rows[:3]] == [(0, "none"), (1, "left"), (1, "right")]
     assert len(rows) == 9
     assert rows[0].changed == 0
-    test = run.images.test
+    test = run.test
     moved = run.to_input(shift_images(test.images[:50], 0, -1))
     with torch.no_grad():
         predicted, plain = (run.model(x).argmax(1) for x in (moved, run.to_input(test.images[:50])))
@@ -214,7 +214,7 @@ def test_the_worst_mistakes_come_first() -> None:
 def test_times_of_layers_leave_the_network_alone(folder: Path) -> None:
     run = open_run(folder)
     before = {name: p.clone() for name, p in run.model.named_parameters()}
-    times = layer_times(run.model, run.to_input(run.images.test.images[:4]), repetitions=1)
+    times = layer_times(run.model, run.to_input(run.test.images[:4]), repetitions=1)
     assert times[0].name == "features.layer1.conv"
     assert all(t.forward >= 0 and t.backward >= 0 for t in times)
     assert all(p.grad is None and torch.equal(p, before[name]) for name, p in run.model.named_parameters())

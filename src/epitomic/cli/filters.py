@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     elif args.layer is not None:
         if args.images < 1:
             raise UserError(f"--images must be at least 1, got {args.images}")
-        found = exciting_patches(first, first.images.test.images[: args.images], args.layer)
+        found = exciting_patches(first, first.test.images[: args.images], args.layer)
         name = f"patches-{found.name}"
         figure = patches_figure(found, f"{found.name} of {first.model_name}, {first.dataset}")
     else:

@@ -89,7 +89,7 @@ def collect(
         )
     try:
         model = run.model
-        test = run.images.test
+        test = run.test
     except UserError as error:
         report.notes.append(f"{error}. Then write this page again: epitomic report {run.folder}")
         return report
@@ -97,13 +97,14 @@ def collect(
         report.notes.append(f"{run.model_name} has no epitomic layer: there are no positions and no matches to show.")
 
     tell(f"{run.name}: classes")
-    small = run.images.image_size <= SMALL
+    size = test.images.shape[-1]
+    small = size <= SMALL
     images = max(1, min(images, len(test), images if small else 400))
     seen = Split(test.images[:images], test.labels[:images])
     scores = score(model, plain_batches(seen, run.standardize))
-    report.images, report.all_images = images, len(test)
+    report.images, report.all_images = images, run.test_images
     if report.confusion is None:
-        report.confusion = _confusion(scores, len(run.images.classes))
+        report.confusion = _confusion(scores, len(run.classes))
     report.mistakes = worst_mistakes(scores)
     report.mistaken = seen.images[[m.index for m in report.mistakes]]
 
@@ -120,7 +121,7 @@ def collect(
     report.batch = min(few, 64 if small else 8)
     report.times = layer_times(model, run.to_input(seen.images[: report.batch]))
     if robustness:
-        most = min(6, run.images.image_size // 3)
+        most = min(6, size // 3)
         report.shifts = measure_shifts(run, most=most, images=few, progress=progress)
     return report
 

@@ -99,7 +99,7 @@ def explain(run: RunView, image: Tensor | str | Path | int) -> Explanation:
     config = run.config or {}
     _ = run.model  # says so if there are no weights
     if isinstance(image, int):
-        test = run.images.test
+        test = run.test
         if not 0 <= image < len(test):
             raise UserError(
                 f"IMAGE must be from 0 to {len(test) - 1} for the test images of {run.dataset}, got {image}"

@@ -86,9 +86,13 @@ def _cut(images: Tensor, rows: Tensor, columns: Tensor, start: int, step: int, s
     return torch.stack([p[:, t : t + size, s : s + size] for p, t, s in zip(padded, tops, lefts, strict=True)])
 
 
-def patches_picture(found: ExcitingPatches, columns: int = 8, gap: int = 3) -> Picture:
-    """A 3 x 3 block of patches per unit, blocks in rows."""
-    return tile([_block(patches) for patches in found.patches], columns, gap=2 * gap)
+def patches_picture(found: ExcitingPatches, columns: int = 8, gap: int = 3, most: int = 48) -> Picture:
+    """A 3 x 3 block of patches per unit, blocks in rows; patches of more than ``most`` pixels are shrunk to that."""
+    patches = found.patches  # (units, count, C, size, size)
+    if patches.shape[-1] > most:
+        small = F.interpolate(patches.flatten(0, 1).float(), size=(most, most), mode="area")
+        patches = small.round().to(torch.uint8).unflatten(0, patches.shape[:2])
+    return tile([_block(unit) for unit in patches], columns, gap=2 * gap)
 
 
 def patches_figure(found: ExcitingPatches, title: str, theme: Theme = LIGHT) -> Figure:

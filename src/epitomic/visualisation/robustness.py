@@ -90,9 +90,10 @@ def measure_shifts(
         images: How many test images, the first ones; None: all.
         progress: Is told what is being done.
     """
-    test = run.images.test
-    if not 1 <= most < run.images.image_size:
-        raise UserError(f"--shifts must be from 1 to {run.images.image_size - 1} pixels, got {most}")
+    test = run.test
+    size = test.images.shape[-1]
+    if not 1 <= most < size:
+        raise UserError(f"--shifts must be from 1 to {size - 1} pixels, got {most}")
     if images is not None and images < 1:
         raise UserError(f"--images must be at least 1, got {images}")
     if images is not None:

@@ -9,12 +9,17 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from epitomic.data import NAMES, ImageSet, Standardize, load_set
+from epitomic.data import NAMES, PHOTOGRAPHS, Split, Standardize, load_set
+from epitomic.data.open import find_photographs
 from epitomic.errors import UserError
 from epitomic.files import read_json
 from epitomic.models import from_pretrained
+from epitomic.rng import generator
+
+LOOKED_AT = 1000  # photographs of a test set, at most
 
 
 @dataclass(frozen=True)
@@ -100,16 +105,25 @@ class RunView:
         return Standardize(mean=found[0], std=found[1])
 
     @cached_property
-    def images(self) -> ImageSet:
-        """The image set of the run; an error that says how to get it if it is not there."""
+    def test(self) -> Split:
+        """The test images; of photographs the centre crops of some, always the same, in a random order.
+
+        Raises:
+            UserError: If they are not here; it says how to get them.
+        """
         self._check_weights()
-        if self.dataset not in NAMES:
+        if self.dataset not in (*NAMES, *PHOTOGRAPHS):
             raise UserError(f"{self.folder / 'config.json'} names no image set that is known: {self.dataset}")
+        config = self.config or {}
         try:
-            images = load_set(self.dataset, self.data_dir)
+            if self.dataset in PHOTOGRAPHS:
+                root = find_photographs(self.dataset, self.data_dir)
+            else:
+                images = load_set(self.dataset, self.data_dir)
         except UserError as error:
             raise UserError(f"the images of {self.folder} ({self.dataset}) are not here: {error}") from None
-        config = self.config or {}
+        if self.dataset in PHOTOGRAPHS:
+            return self._photographs(root, config)
         expected = (config.get("in_channels"), config.get("image_size"), config.get("num_classes"))
         got = (images.channels, images.image_size, len(images.classes))
         if expected != got:
@@ -117,7 +131,36 @@ class RunView:
                 f"{self.folder / 'config.json'}: the network is for (channels, size, classes) {expected}, "
                 f"and {self.dataset} has {got}"
             )
-        return images
+        return images.test
+
+    @property
+    def test_images(self) -> int:
+        """How many the test set has."""
+        return int(self.results["test"]["images"]) if self.results else len(self.test)
+
+    def _photographs(self, root: Path, config: dict[str, Any]) -> Split:
+        from epitomic.data.crops import Photographs, center_crop
+        from epitomic.data.folders import check_classes
+        from epitomic.data.open import open_split
+        from epitomic.data.photographs import check_crop
+        from epitomic.data.pixels import BadImageError, need_images
+        from epitomic.options import from_dict
+
+        need_images()
+        path = str(self.folder / "config.json")
+        settings = from_dict(Photographs, config.get("photographs", vars(Photographs())), path)
+        source = open_split(root, "val", settings.size)
+        crop = int(config["image_size"])
+        check_crop(crop, source.size)
+        check_classes({path: list(self.classes), str(root): source.classes})
+        images, kept = [], []
+        for index in torch.randperm(len(source), generator=generator("looked at"))[:LOOKED_AT].tolist():
+            try:
+                images.append(torch.from_numpy(center_crop(source.read(index), crop)[0].copy()))
+            except BadImageError:
+                continue
+            kept.append(index)
+        return Split(torch.stack(images).permute(0, 3, 1, 2).contiguous(), source.labels[torch.tensor(kept)])
 
     def to_input(self, images: Tensor) -> Tensor:
         """(N, C, H, W) bytes -> what the network takes, as in evaluation."""

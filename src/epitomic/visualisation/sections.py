@@ -47,7 +47,7 @@ def overview(reports: Reports) -> str:
             for title, r in zip(titles(reports), reports, strict=True)
         ]
         return notes + html.card("", html.table(head, rows))
-    names = ("test error", "best validation error", "epochs", "parameters", "training time", "images per second")
+    names = ("test error", "validation error", "epochs", "parameters", "training time", "images per second")
     tiles = "".join(
         f"<div class=tile><b>{html.escape(value)}</b><span>{html.escape(name)}</span></div>"
         for name, value in zip(names, _figures(reports[0]), strict=True)
@@ -59,7 +59,9 @@ def overview(reports: Reports) -> str:
 def _figures(report: RunReport) -> tuple[str, ...]:
     run, none = report.run, percent(None)
     results = run.results or {}
-    best = min((row["val_error"] for row in run.metrics if "val_error" in row), default=None)
+    best = results.get("validation_error")  # of the epoch whose weights are kept
+    if best is None:
+        best = min((row["val_error"] for row in run.metrics if "val_error" in row), default=None)
     seconds = results.get("wall_seconds")
     images = run.metrics[-1].get("step", 0) * float(run.recipe.get("batch_size", 0)) if run.metrics else 0
     return (
@@ -107,9 +109,8 @@ def epitomes(reports: Reports) -> str:
         deeper = []
         for patches in report.patches:
             block = patches_picture(patches, columns=4)
-            tag = html.picture(
-                enlarge(block, 3), f"Patches that excite {len(patches.units)} units of {patches.name} most."
-            )
+            block = enlarge(block, max(1, 48 // patches.patches.shape[-1]))
+            tag = html.picture(block, f"Patches that excite {len(patches.units)} units of {patches.name} most.")
             caption = f"Each block: the {patches.patches.shape[1]} patches that excite one unit most."
             deeper.append((short_name(patches.name), html.figure(tag, caption)))
         head = title if len(reports) > 1 else ""
@@ -221,7 +222,7 @@ def robustness(reports: Reports) -> str:
     ]
     table = html.details("In figures", html.table(("pixels", *map(str, shifts)), rows))
     lead = (
-        f"The first {shown[0].shifts[0].images} test images moved by whole pixels, mean over left, right, up and down: "
+        f"{shown[0].shifts[0].images} test images moved by whole pixels, mean over left, right, up and down: "
         "how many are wrong, and how many are given another class than before."
     )
     return html.section("robustness", "Robustness to shifts", lead, html.card("", chart, table))
@@ -235,15 +236,15 @@ def classes(reports: Reports) -> str:
             continue
         names = report.run.classes or tuple(map(str, range(len(report.confusion))))
         head = title if len(reports) > 1 else ""
-        parts = [html.card(head, _matrix(report.confusion, names))] if len(names) <= LEGIBLE else []
+        if len(names) <= LEGIBLE:
+            cards.append(html.card(head, _matrix(report.confusion, names)))
         pairs = confused_pairs(report.confusion)
         if pairs:
             rows = [(names[i], names[j], str(n)) for i, j, n in pairs]
             table = html.table(("class", "taken for", "images"), rows)
-            parts.append(html.card(f"{head} most frequent confusions".strip(), table))
-        cards += parts
+            cards.append(html.card(f"{head} most frequent confusions".strip(), table))
     lead = "Confusion matrix: a row a class, a column a prediction, and the share of its class that was right."
-    return html.section("classes", "Classes", lead, html.grid(cards))
+    return html.section("classes", "Classes", lead, html.grid(cards, "wrapped"))
 
 
 def _matrix(confusion: Sequence[Sequence[int]], names: Sequence[str]) -> str:
@@ -275,9 +276,7 @@ def mistakes(reports: Reports) -> str:
         names = report.run.classes
         items = [_mistake(m, image, names) for m, image in zip(report.mistakes, report.mistaken, strict=True)]
         of = f" of {report.all_images:,}" if report.images < report.all_images else ""
-        words = (
-            f"Of the first {report.images:,}{of} test images." if items else "Not one test image is classified wrongly."
-        )
+        words = f"Of {report.images:,}{of} test images." if items else "Not one test image is classified wrongly."
         body = f"<p class=lead>{words}</p><div class=mistakes>{''.join(items)}</div>"
         cards.append(html.card(title if len(reports) > 1 else "", body))
     lead = "The images whose own class was given the lowest probability, and what was thought likely instead."
