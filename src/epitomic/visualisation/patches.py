@@ -86,7 +86,7 @@ def _cut(images: Tensor, rows: Tensor, columns: Tensor, start: int, step: int, s
     return torch.stack([p[:, t : t + size, s : s + size] for p, t, s in zip(padded, tops, lefts, strict=True)])
 
 
-def patches_picture(found: ExcitingPatches, columns: int = 8, gap: int = 3, most: int = 48) -> Picture:
+def patches_picture(found: ExcitingPatches, columns: int = 8, gap: int = 3, most: int = 36) -> Picture:
     """A 3 x 3 block of patches per unit, blocks in rows; patches of more than ``most`` pixels are shrunk to that."""
     patches = found.patches  # (units, count, C, size, size)
     if patches.shape[-1] > most:
