@@ -37,7 +37,7 @@ test-sanitizers: install
 	EPITOMIC_BUILD=sanitize $(BIN)/python setup.py --quiet build_ext --build-lib build/sanitize
 	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
 	ASAN_OPTIONS=detect_leaks=0 EPITOMIC_NATIVE=$(abspath $(SANITIZED)) \
-		$(BIN)/python -m pytest -p no:cacheprovider tests/ops/test_native.py
+		$(BIN)/python -m pytest -p no:cacheprovider tests/ops/test_native.py tests/ops/test_library.py
 
 # Tested from outside the source tree, so that it is the wheel that is imported.
 wheel: install
@@ -46,7 +46,7 @@ wheel: install
 	$(PYTHON) -m venv build/wheel/venv
 	build/wheel/venv/bin/python -m pip install --quiet --constraint constraints.txt torch
 	build/wheel/venv/bin/python -m pip install --quiet --constraint constraints.txt dist/epitomic-*.whl pytest hypothesis numpy
-	cp -r tests build/wheel && cd build/wheel && venv/bin/epitomic info && venv/bin/python -m pytest -q tests/ops/test_native.py
+	cp -r tests build/wheel && cd build/wheel && venv/bin/epitomic info && venv/bin/python -m pytest -q tests/ops/test_native.py tests/ops/test_library.py
 
 demo: install
 	$(BIN)/epitomic train digits --model epitomic_small --out runs/digits-$$(date +%Y%m%d-%H%M%S)

@@ -119,11 +119,6 @@ def result(name: str) -> str:
     return f"{summary}\nEvery run: [results/{name}/table.md](results/{name}/table.md).\n"
 
 
-def text(path: str) -> str:
-    """A file of results/ as it is."""
-    return (ROOT / "results" / path).read_text()
-
-
 def _is(row: dict[str, str], mode: str, algorithm: str) -> bool:
     return row["mode"] == mode and row["algorithm"] == algorithm and row["normalize"] == "False"
 
@@ -146,7 +141,6 @@ FIGURES: dict[str, Callable[..., str]] = {
     "layers": layers,
     "networks": networks,
     "result": result,
-    "text": text,
 }
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     if name not in (*NAMES, *PHOTOGRAPHS):
         known = unknown("data set", str(name), (*NAMES, *PHOTOGRAPHS))
         raise known if args.data else UserError(f"{path} names no image set: add --data")
-    standardize = read_standardize(path, config, int(config.get("in_channels", 0)))
+    standardize = Standardize.read(config, config.get("in_channels"), path)
     open_set = _open_photographs if name in PHOTOGRAPHS else _open_memory
     batches, classes, got = open_set(name, args, config, standardize)
     expected = (config.get("in_channels"), config.get("image_size"), config.get("num_classes"))
@@ -93,34 +93,15 @@ def _open_memory(name: str, args: argparse.Namespace, config: dict[str, Any], st
 
 
 def _open_photographs(name: str, args: argparse.Namespace, config: dict[str, Any], standardize: Standardize) -> Opened:
-    from epitomic.data.crops import Photographs, center_crop, ten_crops
-    from epitomic.data.folders import check_classes
-    from epitomic.data.open import default_workers, find_photographs, open_split
-    from epitomic.data.photographs import check_crop
-    from epitomic.data.pixels import need_images
+    from epitomic.data.crops import center_crop, ten_crops
+    from epitomic.data.open import default_workers, open_validation
     from epitomic.data.views import evaluation_batches
-    from epitomic.options import from_dict
 
-    need_images()
-    root, source = find_photographs(name, args.data_dir), str(Path(args.run) / "config.json")
-    settings = from_dict(Photographs, config.get("photographs", vars(Photographs())), source)
-    images = open_split(root, "val", settings.size)
-    crop = int(config.get("image_size", 0))
-    check_crop(crop, images.size)
-    check_classes({source: list(map(str, config.get("classes", ()))), str(root): images.classes})
+    images, crop = (
+        open_validation(name, args.data_dir, config, Path(args.run) / "config.json"),
+        int(config["image_size"]),
+    )
     views = ten_crops if args.crops == 10 else center_crop
     workers = default_workers() if args.workers is None else args.workers
     batches = evaluation_batches(images, views, crop, standardize, workers=workers)
     return batches, images.classes, (3, crop, len(images.classes))
-
-
-def read_standardize(path: Path, config: dict[str, Any], channels: int) -> Standardize:
-    """The standardisation that the network was trained with."""
-    values = config.get("standardize")
-    found = []
-    for key in ("mean", "std"):
-        entry = values.get(key) if isinstance(values, dict) else None
-        if not isinstance(entry, list) or len(entry) != channels or not all(isinstance(v, int | float) for v in entry):
-            raise UserError(f"{path} has no 'standardize' with a {key} of {channels} channels")
-        found.append(tuple(map(float, entry)))
-    return Standardize(mean=found[0], std=found[1])

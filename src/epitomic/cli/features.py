@@ -47,6 +47,7 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"--out must end in {' or '.join(SUFFIXES)}, got {args.out!r}")
     if path.exists():
         raise UserError(f"--out {path} is there already: remove it, or name another file")
+    check_kinds([args.features])
     features = compute_features(args.run, args.features, args)
     write_features(features, path)
     count, size = features.vectors.shape
@@ -70,25 +71,33 @@ def write_features(features: Features, path: Path) -> None:
     write_atomically(path, write)
 
 
+def check_kinds(kinds: list[str]) -> None:
+    """An error that names the first one that there is not."""
+    from epitomic.transfer import KINDS
+
+    for kind in kinds:
+        if kind not in KINDS:
+            raise unknown("--features", kind, KINDS)
+
+
 def compute_features(run: str, kind: str, args: argparse.Namespace) -> Features:
     """The vectors that the other options ask for; those computed before are taken from the cache."""
     import torch
 
-    from epitomic.cli.evaluate import on_device, read_standardize
+    from epitomic.cli.evaluate import on_device
+    from epitomic.data.batches import Standardize
     from epitomic.data.open import default_workers, open_split
     from epitomic.data.pixels import need_images
     from epitomic.models import create_model, from_pretrained
-    from epitomic.transfer import KINDS, cache_key, cached, extract, weights_digest
+    from epitomic.transfer import cache_key, cached, extract, weights_digest
 
-    if kind not in KINDS:
-        raise unknown("--features", kind, KINDS)
     need_images()
     path = Path(run) / "config.json"
     model: Any = from_pretrained(run)
     config = read_json(path)
     if config.get("in_channels") != 3:
         raise UserError(f"{path}: the network is for images of {config.get('in_channels')} channels, not of 3")
-    standardize, size = read_standardize(path, config, 3), int(config["image_size"])
+    standardize, size = Standardize.read(config, 3, path), int(config["image_size"])
     source = open_split(Path(args.data), args.split, 0)
     if kind == "untrained":
         torch.manual_seed(args.seed)

@@ -17,7 +17,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from epitomic.cli.features import KINDS_HELP, compute_features, configure_features
+from epitomic.cli.features import KINDS_HELP, check_kinds, compute_features, configure_features
 from epitomic.errors import UserError, unknown
 from epitomic.files import read_json, write_json, write_text
 
@@ -37,13 +37,11 @@ def run(args: argparse.Namespace) -> int:
     """Trains and tests the machines; prints and writes the figures."""
     from epitomic.reproduction.transfers import render
     from epitomic.training.run import gather_facts
-    from epitomic.transfer import KERNELS, KINDS
+    from epitomic.transfer import KERNELS
 
     if args.kernel not in (*KERNELS, "both"):
         raise unknown("--kernel", args.kernel, (*KERNELS, "both"))
-    for kind in args.features:
-        if kind not in KINDS:
-            raise unknown("--features", kind, KINDS)
+    check_kinds(args.features)
     for option in ("train_per_class", "splits"):
         if getattr(args, option) < 1:
             raise UserError(f"--{option.replace('_', '-')} must be at least 1, got {getattr(args, option)}")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from epitomic.data.augment import Augmentation, apply, choose, cut_out
 from epitomic.data.sets import Split
+from epitomic.errors import UserError
 from epitomic.rng import generator
 
 
@@ -27,6 +30,19 @@ class Standardize:
         mean = (weights * values).sum(1)
         std = ((weights * values.square()).sum(1) - mean.square()).clamp(min=1e-12).sqrt()
         return cls(tuple(mean.tolist()), tuple(std.tolist()))
+
+    @classmethod
+    def read(cls, config: dict[str, Any], channels: int | None, path: Path) -> Standardize:
+        """What a network was trained with, by its config.json."""
+        values = config.get("standardize")
+        found = []
+        for key in ("mean", "std"):
+            entry = values.get(key) if isinstance(values, dict) else None
+            numbers = isinstance(entry, list) and all(isinstance(v, int | float) for v in entry)
+            if not isinstance(entry, list) or not numbers or len(entry) != channels:
+                raise UserError(f"{path} has no 'standardize' with a {key} of {channels} channels")
+            found.append(tuple(map(float, entry)))
+        return cls(mean=found[0], std=found[1])
 
     def __call__(self, images: Tensor) -> Tensor:
         """(N, C, H, W) on the scale of 0 to 1, standardised."""

@@ -18,6 +18,7 @@ from epitomic.data.sets import DATA_VARIABLE, data_root
 from epitomic.data.store import STATISTICS, StoreImages, is_store
 from epitomic.data.views import ImageSource, load_in_order
 from epitomic.errors import UserError
+from epitomic.options import from_dict
 
 PHOTOGRAPHS = ("imagenet", "imagenette", "photographs")  # names of sets; the last one is anybody's own
 CHUNK = 64  # images whose colours are summed at a time
@@ -56,6 +57,17 @@ def find_photographs(name: str, folder: str | Path | None = None) -> Path:
         f"no images of {name} in {root}: name a folder with train/CLASS/IMAGE and val/CLASS/IMAGE, or what "
         f"`epitomic prepare` made of one, with --data-dir or {DATA_VARIABLE}"
     )
+
+
+def open_validation(name: str, folder: str | Path | None, config: dict[str, Any], path: Path) -> ImageSource:
+    """The images that a network is tested on, by its config.json at ``path``, which must fit them."""
+    need_images()
+    root = find_photographs(name, folder)
+    settings = from_dict(Photographs, config.get("photographs", vars(Photographs())), str(path))
+    source = open_split(root, "val", settings.size)
+    check_crop(int(config.get("image_size", 0)), source.size)
+    check_classes({str(path): list(map(str, config.get("classes", ()))), str(root): source.classes})
+    return source
 
 
 def open_split(root: Path, split: str | None, size: int) -> ImageSource:

@@ -31,8 +31,7 @@ enum EpitomicPass {
   EPITOMIC_EPITOMES = 5,          // dy, positions, x, patch_mean -> du
   EPITOMIC_UNPACK = 6,            // du -> depitomes
   EPITOMIC_HASH = 7,              // epitomes -> hashes
-  EPITOMIC_PIXELS = 8,            // planes -> pixels
-  EPITOMIC_PASSES = 9,
+  EPITOMIC_PASSES = 8,
 };
 
 // What `epitomic_plan` chooses. U comes in groups of panels, one after another, so that it takes little memory.
@@ -67,8 +66,6 @@ struct EpitomicTensors {
   float* du;                      // (slices, points, panels of the group, C, panel)
   float* depitomes;               // (K, C, V, V)
   uint64_t* hashes;               // (tasks)
-  const float* planes;            // (N, C, H, W): x, to be put into ...
-  float* pixels;                  // (N, H, W, C)
   int64_t group;                  // which one the pass works on, if its tensors come in groups
 };
 

@@ -38,7 +38,7 @@ INLINE void plan_sizes(const EpitomicProblem& p, EpitomicPlan& plan) {
   EpitomeTasks epitomes(p, g, plan);
   int64_t* floats = plan.workspace;
   floats[EPITOMIC_PACK] = floats[EPITOMIC_PACK_TRANSPOSED] = floats[EPITOMIC_UNPACK] = 0;
-  floats[EPITOMIC_AFFINE] = floats[EPITOMIC_HASH] = floats[EPITOMIC_PIXELS] = 0;
+  floats[EPITOMIC_AFFINE] = floats[EPITOMIC_HASH] = 0;
   floats[EPITOMIC_FORWARD] = forward.products(g, epitome_panels).floats;
   floats[EPITOMIC_INPUT] = input.floats(p, g, channel_panels);
   floats[EPITOMIC_EPITOMES] = epitomes.floats;
@@ -50,7 +50,6 @@ INLINE void plan_sizes(const EpitomicProblem& p, EpitomicPlan& plan) {
   plan.tasks[EPITOMIC_INPUT] = input.image_groups * input.channel_parts;
   plan.tasks[EPITOMIC_EPITOMES] = epitomes.epitome_parts * epitomes.channel_parts * g.vh * plan.slices;
   plan.tasks[EPITOMIC_HASH] = (g.k * g.c * g.points + HASH_FLOATS - 1) / HASH_FLOATS;
-  plan.tasks[EPITOMIC_PIXELS] = pixel_tasks(p);
 }
 
 INLINE void run_task(const EpitomicProblem& p, const Geometry& g, const EpitomicPlan& plan, const EpitomicTensors& t,
@@ -77,10 +76,7 @@ INLINE void run_task(const EpitomicProblem& p, const Geometry& g, const Epitomic
     case EPITOMIC_HASH: {
       int64_t first = task * HASH_FLOATS;
       t.hashes[task] = hash(t.epitomes + first, least(HASH_FLOATS, g.k * g.c * g.points - first));
-      return;
     }
-    case EPITOMIC_PIXELS:
-      return to_pixels(p, t.planes, t.pixels, task);
   }
 }
 

@@ -81,21 +81,6 @@ INLINE void unpack(const EpitomicProblem& p, const Geometry& g, const EpitomicPl
   }
 }
 
-// ---- Planes of an image to pixels
-
-constexpr int64_t PIXEL_RUN = 64;
-
-INLINE int64_t pixel_tasks(const EpitomicProblem& p) { return p.n * ((p.h * p.w + PIXEL_RUN - 1) / PIXEL_RUN); }
-
-// Task: PIXEL_RUN pixels of an image, a cache line of each channel at a time.
-INLINE void to_pixels(const EpitomicProblem& p, const float* planes, float* pixels, int64_t task) {
-  int64_t size = p.h * p.w, runs = (size + PIXEL_RUN - 1) / PIXEL_RUN, n = task / runs;
-  Block run = part(size, runs, task % runs, 1);
-  for (int64_t i = run.first; i < run.first + run.count; i += LINE)
-    transpose(planes + n * p.c * size + i, p.c, size, least(LINE, run.first + run.count - i),
-              pixels + (n * size + i) * p.c, p.c);
-}
-
 // ---- What the packed epitomes were made from: a task hashes HASH_FLOATS of them. A change of one value always shows.
 
 constexpr int64_t HASH_FLOATS = 1 << 16;

@@ -17,8 +17,8 @@ ABI = 3
 LIBRARY = Path(__file__).parent.parent / "native" / "epitomic_kernel.so"
 
 # Passes, as in native/call.h.
-PACK, PACK_TRANSPOSED, FORWARD, AFFINE, INPUT, EPITOMES, UNPACK, HASH, PIXELS = range(9)
-PASSES = 9
+PACK, PACK_TRANSPOSED, FORWARD, AFFINE, INPUT, EPITOMES, UNPACK, HASH = range(8)
+PASSES = 8
 
 
 class Problem(ctypes.Structure):
@@ -45,7 +45,7 @@ class Plan(ctypes.Structure):
 
 TENSORS = (
     *("x", "epitomes", "bias", "gain", "patch_mean", "filter_mean", "dy", "u", "u_transposed", "y", "positions"),
-    *("dy_scaled", "sums", "dx", "du", "depitomes", "hashes", "planes", "pixels"),
+    *("dy_scaled", "sums", "dx", "du", "depitomes", "hashes"),
 )
 
 

@@ -151,12 +151,7 @@ def _to_format_of(x: Tensor, nhwc: Tensor) -> Tensor:
 
 
 def _operands(
-    x: Tensor,
-    epitomes: Tensor,
-    bias: Tensor | None,
-    gain: Tensor | None,
-    kernel: Sequence[int],
-    stride: Sequence[int],
+    x: Tensor, epitomes: Tensor, bias: Tensor | None, gain: Tensor | None, kernel: Sequence[int], stride: Sequence[int]
 ) -> Operands:
     """Of the operator's arguments: x (N, C, H, W), dense in either format, as a view (N, H, W, C)."""
     pixels = (x if is_channels_last(x) else x.contiguous()).permute(0, 2, 3, 1)

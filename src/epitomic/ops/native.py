@@ -30,7 +30,6 @@ from epitomic.ops.library import (
     NATIVE,
     PACK,
     PACK_TRANSPOSED,
-    PIXELS,
     UNPACK,
     Plan,
     Pointers,
@@ -52,7 +51,7 @@ def forward(operands: Operands) -> tuple[Tensor, Tensor]:
     positions = torch.empty_like(y, dtype=torch.uint8)
     if y.numel() == 0:
         return y, positions
-    x = call.pixels(x)
+    x = x.contiguous()
     call.bind(x=x, y=y, positions=positions, bias=call.padded(bias), gain=call.padded(gain))
     if gain is not None:
         call.bind(patch_mean=_patch_means(x, kernel, stride))
@@ -92,7 +91,7 @@ def backward(dy: Tensor, y: Tensor | None, positions: Tensor, operands: Operands
         dgain = total[1:].t().div(gain).contiguous() if need_gain else None
         call.bind(dy=scaled)
     if need_epitomes:
-        call.bind(x=call.pixels(x))
+        call.bind(x=x.contiguous())
         if gain is not None:
             call.bind(patch_mean=_patch_means(call.tensors["x"], kernel, stride))
         call.bind(du=_SCRATCH.take("packed", call.plan.slices * call.plan.u), depitomes=depitomes)
@@ -175,17 +174,6 @@ class _Call:
         if t is None:
             return None
         return F.pad(t.t() if t.dim() == 2 else t, (0, self.padded_k - t.shape[0])).contiguous()
-
-    def pixels(self, x: Tensor) -> Tensor:
-        """Dense x (N, H, W, C): from planes (N, C, H, W) by the library, as torch takes twice as long."""
-        planes = x.permute(0, 3, 1, 2)
-        if x.is_contiguous() or not planes.is_contiguous():
-            return x.contiguous()
-        dense = torch.empty_like(x, memory_format=torch.contiguous_format)
-        self.bind(planes=planes, pixels=dense)
-        self.run(PIXELS)
-        self.bind(planes=None, pixels=None)
-        return dense
 
     def packed(self, group: int, u: Tensor) -> Tensor:
         """A group of U, made from the epitomes."""

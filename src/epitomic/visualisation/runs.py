@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from epitomic.data import NAMES, PHOTOGRAPHS, Split, Standardize, load_set
-from epitomic.data.open import find_photographs
+from epitomic.data.open import open_validation
 from epitomic.errors import UserError
 from epitomic.files import read_json
 from epitomic.models import from_pretrained
@@ -90,19 +90,8 @@ class RunView:
     @cached_property
     def standardize(self) -> Standardize:
         """The standardisation that the network was trained with."""
-        values, channels = (self.config or {}).get("standardize"), (self.config or {}).get("in_channels")
-        found = []
-        for key in ("mean", "std"):
-            entry = values.get(key) if isinstance(values, dict) else None
-            if (
-                not isinstance(entry, list)
-                or len(entry) != channels
-                or not all(isinstance(v, int | float) for v in entry)
-            ):
-                path = self.folder / "config.json"
-                raise UserError(f"{path} has no 'standardize' with a {key} of {channels} channels")
-            found.append(tuple(map(float, entry)))
-        return Standardize(mean=found[0], std=found[1])
+        config = self.config or {}
+        return Standardize.read(config, config.get("in_channels"), self.folder / "config.json")
 
     @cached_property
     def test(self) -> Split:
@@ -115,15 +104,12 @@ class RunView:
         if self.dataset not in (*NAMES, *PHOTOGRAPHS):
             raise UserError(f"{self.folder / 'config.json'} names no image set that is known: {self.dataset}")
         config = self.config or {}
+        if self.dataset in PHOTOGRAPHS:
+            return self._photographs(config)
         try:
-            if self.dataset in PHOTOGRAPHS:
-                root = find_photographs(self.dataset, self.data_dir)
-            else:
-                images = load_set(self.dataset, self.data_dir)
+            images = load_set(self.dataset, self.data_dir)
         except UserError as error:
             raise UserError(f"the images of {self.folder} ({self.dataset}) are not here: {error}") from None
-        if self.dataset in PHOTOGRAPHS:
-            return self._photographs(root, config)
         expected = (config.get("in_channels"), config.get("image_size"), config.get("num_classes"))
         got = (images.channels, images.image_size, len(images.classes))
         if expected != got:
@@ -138,21 +124,12 @@ class RunView:
         """How many the test set has."""
         return int(self.results["test"]["images"]) if self.results else len(self.test)
 
-    def _photographs(self, root: Path, config: dict[str, Any]) -> Split:
-        from epitomic.data.crops import Photographs, center_crop
-        from epitomic.data.folders import check_classes
-        from epitomic.data.open import open_split
-        from epitomic.data.photographs import check_crop
-        from epitomic.data.pixels import BadImageError, need_images
-        from epitomic.options import from_dict
+    def _photographs(self, config: dict[str, Any]) -> Split:
+        from epitomic.data.crops import center_crop
+        from epitomic.data.pixels import BadImageError
 
-        need_images()
-        path = str(self.folder / "config.json")
-        settings = from_dict(Photographs, config.get("photographs", vars(Photographs())), path)
-        source = open_split(root, "val", settings.size)
+        source = open_validation(self.dataset, self.data_dir, config, self.folder / "config.json")
         crop = int(config["image_size"])
-        check_crop(crop, source.size)
-        check_classes({path: list(self.classes), str(root): source.classes})
         images, kept = [], []
         for index in torch.randperm(len(source), generator=generator("looked at"))[:LOOKED_AT].tolist():
             try:

@@ -1,0 +1,67 @@
+"""The compiled library in a process: turned off, as another target, after a fork."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from epitomic.ops import library
+
+pytestmark = pytest.mark.skipif(library.NATIVE.library is None, reason=f"native kernel {library.NATIVE.reason}")
+
+
+def run_python(code: str, **environment: str) -> str:
+    env = {**os.environ, **environment}
+    return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True).stdout
+
+
+def test_can_be_turned_off() -> None:
+    code = "from epitomic.ops.library import NATIVE; print(NATIVE)"
+    assert "turned off by EPITOMIC_NATIVE=0" in run_python(code, EPITOMIC_NATIVE="0")
+    assert "this machine has" in run_python(code, EPITOMIC_NATIVE="abacus")
+
+
+def test_baseline_target() -> None:
+    """What processors without AVX2 run: other widths of vectors and panels."""
+    code = """
+import torch
+from epitomic.functional import epitomic_conv2d
+from epitomic.ops import library, native, winograd
+assert library.NATIVE.target == "baseline"
+from epitomic.ops.operands import Operands
+tensors = torch.randn(3, 20, 20, 70), torch.randn(21, 70, 5, 5), torch.randn(21)
+case, doubles = (Operands(*ts, None, (3, 3), (2, 2)) for ts in (tensors, [t.double() for t in tensors]))
+y, p = native.forward(case)
+want, _ = winograd.forward(doubles)
+print((y - want).abs().max().item() < 1e-3)
+dy, needs = torch.randn_like(y), (True, True, True, False)
+got = native.backward(dy, None, p, case, needs)
+want = winograd.backward(dy.double(), None, p, doubles, needs)
+print(*((g - w).abs().max().item() < 1e-2 for g, w in zip(got, want) if g is not None))
+"""
+    assert "False" not in run_python(code, EPITOMIC_NATIVE="baseline")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_works_after_fork() -> None:
+    """The helper threads do not survive a fork, as of a data loader: the child makes its own."""
+    code = """
+import os, torch
+from epitomic.ops import native
+torch.set_num_threads(2)
+from epitomic.ops.operands import Operands
+case = Operands(torch.randn(4, 20, 20, 8), torch.randn(8, 8, 4, 4), None, None, (3, 3), (1, 1))
+y, _ = native.forward(case)
+pid = os.fork()
+if pid == 0:
+    torch.set_num_threads(2)
+    os._exit(0 if torch.equal(native.forward(case)[0], y) else 1)
+raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+# ---- kept epitomes
