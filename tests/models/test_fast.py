@@ -46,7 +46,7 @@ def test_learns_a_batch_and_leaves_the_whitening_alone(depth: int) -> None:
     model.fit(images)  # type: ignore[operator]
     before = model.whitening.weight.clone()  # type: ignore[union-attr,operator]
     optimizer = torch.optim.SGD((p for p in model.parameters() if p.requires_grad), lr=0.2, momentum=0.9)
-    for _ in range(30):
+    for _ in range(50):
         loss = torch.nn.functional.cross_entropy(model(images), labels)
         optimizer.zero_grad()
         loss.backward()

@@ -103,10 +103,10 @@ class Block(nn.Module):
         else:
             layers["conv"] = EpitomicConv2d(in_channels, channels, 3, pool_size=2, padding=1 - size % 2, bias=False)
         self.pooled = nn.Sequential(layers)
-        self.norm = nn.BatchNorm2d(channels)
+        self.norm = _norm(channels)
         self.rest = nn.ModuleList(
             nn.Sequential(
-                OrderedDict(conv=nn.Conv2d(channels, channels, 3, padding=1, bias=False), norm=nn.BatchNorm2d(channels))
+                OrderedDict(conv=nn.Conv2d(channels, channels, 3, padding=1, bias=False), norm=_norm(channels))
             )
             for _ in range(depth - 1)
         )
@@ -121,6 +121,15 @@ class Block(nn.Module):
                 x = x + shortcut
             x = F.gelu(x)
         return x
+
+
+def _norm(channels: int) -> nn.BatchNorm2d:
+    """Batch normalisation with a bias to learn but no scale: the layer after it has one, and the rate of the biases,
+    many times that of the weights, would be too high for it.
+    """
+    norm = nn.BatchNorm2d(channels)
+    norm.weight.requires_grad_(False)
+    return norm
 
 
 for _name, _kind in (("epitomic_fast", "epitomic"), ("maxpool_fast", "maxpool")):
