@@ -53,3 +53,9 @@ def test_learns_a_batch_and_leaves_the_whitening_alone(depth: int) -> None:
         optimizer.step()
     assert loss.item() < 0.5
     assert torch.equal(model.whitening.weight, before)  # type: ignore[union-attr,arg-type]
+
+
+def test_plain_convolutions_start_as_the_identity() -> None:
+    block = create_model("epitomic_fast", width=0.25).features.block2  # type: ignore[union-attr]
+    x = torch.randn(2, 64, 7, 7)
+    assert torch.equal(block.rest[0].conv(x), x)  # type: ignore[union-attr,index]

@@ -76,6 +76,9 @@ class FastNet(nn.Module):
         self.out = nn.Linear(channels, num_classes, bias=False)
         initialize(self)
         nn.init.normal_(self.out.weight, std=channels**-0.5)
+        for module in self.modules():
+            if isinstance(module, Block):
+                module.start_as_identity()
 
     def fit(self, images: Tensor) -> None:
         """Takes from some images what is not learned: the whitening."""
@@ -111,6 +114,12 @@ class Block(nn.Module):
             for _ in range(depth - 1)
         )
 
+    def start_as_identity(self) -> None:
+        """Fills the plain convolutions so that each gives what it is given: the block starts as its first layer."""
+        for layer in self.rest:
+            assert isinstance(layer.conv, nn.Conv2d)
+            nn.init.dirac_(layer.conv.weight)
+
     def forward(self, x: Tensor) -> Tensor:
         """(N, C, H, W) to (N, channels, H / 2, W / 2)."""
         x = F.gelu(self.norm(self.pooled(x)))
@@ -124,8 +133,9 @@ class Block(nn.Module):
 
 
 def _norm(channels: int) -> nn.BatchNorm2d:
-    """Batch normalisation with a bias to learn but no scale: the layer after it has one, and the rate of the biases,
-    many times that of the weights, would be too high for it.
+    """Batch normalisation with a bias to learn but no scale.
+
+    The layer after it has one, and the rate of the biases, many times that of the weights, would be too high for it.
     """
     norm = nn.BatchNorm2d(channels)
     norm.weight.requires_grad_(False)
