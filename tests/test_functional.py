@@ -129,6 +129,11 @@ def test_one_image_without_a_batch(algorithm: str) -> None:
     assert torch.equal(p, batch_p[0])
 
 
+def test_autocast_leaves_double_alone_and_says_so() -> None:
+    with torch.autocast("cpu"), pytest.raises(TypeError, match=r"weight is torch.float32 and input torch.float64"):
+        epitomic_conv2d(torch.randn(1, 3, 8, 8).double(), torch.randn(2, 3, 4, 4), kernel_size=3, pool_size=2)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("normalize", [False, True])
 @pytest.mark.parametrize("autocast", [False, True])

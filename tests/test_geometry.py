@@ -1,8 +1,10 @@
 """The sizes of the paper's layers, and errors that say what would fit."""
 
+import numpy as np
 import pytest
+import torch
 
-from epitomic.geometry import Geometry, Size
+from epitomic.geometry import Geometry, Size, as_pair
 
 
 def create(
@@ -51,6 +53,13 @@ def test_points_after_the_reductions() -> None:
     assert create(8, 3, epitome_stride=2).points == (6, 6)
     assert create(6, 3).points == (8, 8)
     assert create((3, 5), (2, 1), epitome_stride=(2, 1)).points == (3, 5)
+
+
+def test_numpy_integers_are_integers_and_tensors_are_not() -> None:
+    assert as_pair("kernel_size", np.int64(3)) == as_pair("kernel_size", (np.int32(3), 3)) == (3, 3)
+    for value in (torch.tensor(3), np.array(3)):
+        with pytest.raises(TypeError, match="kernel_size must be an int or a pair of ints"):
+            as_pair("kernel_size", value)
 
 
 @pytest.mark.parametrize(

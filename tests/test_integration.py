@@ -113,6 +113,25 @@ def test_gradgradcheck_direct() -> None:
     )
 
 
+@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize("algorithm", ["direct", "auto"])
+def test_gradients_of_each_sample_by_torch_func(algorithm: str, normalize: bool) -> None:
+    torch.manual_seed(0)
+    layer = EpitomicConv2d(8, 8, 3, algorithm=algorithm, normalize=normalize)
+    x = torch.randn(3, 8, 8, 8)
+    parameters: dict[str, torch.Tensor] = dict(layer.named_parameters())
+
+    def loss(parameters: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+        return torch.func.functional_call(layer, parameters, x).square().sum()  # type: ignore[no-any-return]
+
+    with warnings.catch_warnings(action="ignore"):  # torch says which of its operators vmap one by one
+        each = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0))(parameters, x)
+    for sample, one in enumerate(x):
+        alone = torch.autograd.grad(layer(one).square().sum(), list(parameters.values()))
+        for name, grad in zip(parameters, alone, strict=True):
+            torch.testing.assert_close(each[name][sample], grad, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("algorithm", ["direct", "winograd", "auto"])
 def test_overlapping_calls_do_not_disturb_each_other(algorithm: str) -> None:
     layers = [EpitomicConv2d(16, 8 + k, 3, algorithm=algorithm) for k in range(4)]

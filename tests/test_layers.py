@@ -68,6 +68,7 @@ def test_out_channels_that_do_not_divide() -> None:
         ({"in_channels": 0}, ValueError, "in_channels must be at least 1"),
         ({"out_channels": 1.5}, TypeError, "out_channels must be an int"),
         ({"padding_mode": "zero"}, ValueError, "padding_mode must be one of zeros, .* got 'zero'"),
+        ({"out_channels": (8, 8)}, TypeError, r"out_channels must be an int, got \(8, 8\)"),
         ({"algorithm": "fft"}, ValueError, "algorithm must be one of auto, .* got 'fft'"),
         ({"normalize": True, "eps": -1}, ValueError, "eps, .* must not be negative, got -1"),
     ],
@@ -98,6 +99,11 @@ def test_repr_tells_the_truth() -> None:
     )
     for part in ("epitome_size=(36, 36)", "epitome_stride=(2, 2)", "eps=0.01", "bias=False", "'reflect'", "'direct'"):
         assert part in full
+
+
+def test_sizes_are_attributes_as_of_a_torch_layer() -> None:
+    layer = EpitomicConv2d(3, 8, (3, 5), pool_size=2, stride=(1, 2), padding=1)
+    assert (layer.kernel_size, layer.pool_size, layer.stride, layer.padding) == ((3, 5), (2, 2), (1, 2), (1, 1))
 
 
 def test_norm_conv_is_a_convolution_with_normalised_filters() -> None:

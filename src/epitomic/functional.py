@@ -175,7 +175,7 @@ def choose_algorithm(
     (docs/performance.md), else ``"direct"``. They win
 
     - in float32 and float64, on CPU (elsewhere nothing was measured), for at most `MAX_POINTS` points per axis;
-    - when not traced or exported: `direct` is made of operators that everybody knows;
+    - when not traced, exported or under ``torch.func``: `direct` is made of operators that everybody knows;
     - native, wherever there is a maximum to take, D > 1: a plain convolution saves no multiplications;
     - winograd, where it saves enough: D C e^2 (s - 1) >= `WORTHWHILE`, with s the factor of multiplications saved.
     """
@@ -197,7 +197,8 @@ def choose_algorithm(
             raise ValueError(f"algorithm={algorithm!r} cannot serve this call: {reason}; use 'direct' or 'auto'")
         return algorithm
     traced = torch.compiler.is_exporting() or torch._C._get_tracing_state() is not None
-    if reason or traced or input.device.type != "cpu":
+    transformed = torch._C._are_functorch_transforms_active()
+    if reason or traced or transformed or input.device.type != "cpu":
         return "direct"
     if not not_native:
         return "native" if max(geometry.pool) > 1 else "direct"
@@ -324,7 +325,7 @@ def _check_tensors(input: Tensor, weight: Tensor, bias: Tensor | None) -> None:
             raise TypeError(f"{name} must be of a floating-point dtype, got {tensor.dtype}")
         if tensor.device != input.device:
             raise ValueError(f"{name} is on {tensor.device} and input on {input.device}: move them to one device")
-        if tensor.dtype != input.dtype and not _autocast_enabled(input):
+        if tensor.dtype != input.dtype and (input.dtype == torch.float64 or not _autocast_enabled(input)):
             raise TypeError(f"{name} is {tensor.dtype} and input {input.dtype}: convert one to the other's dtype")
     if input.dim() not in (3, 4):
         raise ValueError(f"input must be (N, C, H, W) or (C, H, W), got shape {tuple(input.shape)}")

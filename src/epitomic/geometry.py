@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 
 Pair = tuple[int, int]
 Size = int | Sequence[int]
@@ -31,8 +32,9 @@ def as_pair(name: str, value: object, *, at_least: int = 1) -> Pair:
 
 
 def _is_int(value: object) -> bool:
-    # ``__index__`` admits NumPy integers and the symbolic sizes of torch.export; bool is an int in Python, not a size.
-    return hasattr(value, "__index__") and not isinstance(value, bool) and not hasattr(value, "dtype")
+    # ``__index__`` admits the symbolic sizes of torch.export, but also tensors and arrays; bool is an int, not a size.
+    scalar = isinstance(value, Integral) or (hasattr(value, "__index__") and not hasattr(value, "dtype"))
+    return scalar and not isinstance(value, bool)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from epitomic.functional import ALGORITHMS, epitomic_conv2d
-from epitomic.geometry import Geometry, Size, as_pair
+from epitomic.geometry import Geometry, Pair, Size, as_pair
 from epitomic.ops.filters import gather_filters, mini_epitomes, normalize_filters
 
 PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
@@ -45,6 +46,7 @@ class EpitomicConv2d(nn.Module):
     Attributes:
         weight: The epitomes, (epitomes, in_channels, V, V).
         bias: (out_channels,) or None.
+        geometry: Every size of the layer, resolved and checked.
 
     Example:
         >>> layer = EpitomicConv2d(3, 96, 8, pool_size=3, stride=4, epitome_stride=2)  # layer 1 of the paper's network
@@ -103,6 +105,26 @@ class EpitomicConv2d(nn.Module):
         self.weight = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
         self.bias = nn.Parameter(torch.empty(out_channels, device=device, dtype=dtype)) if bias else None
         self.reset_parameters()
+
+    @property
+    def kernel_size(self) -> Pair:
+        """W, height and width."""
+        return self.geometry.kernel
+
+    @property
+    def pool_size(self) -> Pair:
+        """D, height and width."""
+        return self.geometry.pool
+
+    @property
+    def stride(self) -> Pair:
+        """Step of the patches in the input."""
+        return self.geometry.stride
+
+    @property
+    def padding(self) -> Pair:
+        """On each side of the input."""
+        return self.geometry.padding
 
     def reset_parameters(self) -> None:
         """As ``nn.Conv2d`` of the same filter size: uniform, with the fan-in of a filter (W*W*C), not of an epitome."""
@@ -255,10 +277,13 @@ class MaxoutConv2d(nn.Module):
     def extra_repr(self) -> str:
         """The arguments that matter, for ``print(model)``."""
         text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}, pieces={self.pieces}"
-        return f"{text}, stride={self.stride}, padding={self.padding}, bias={self.bias is not None}"
+        text = f"{text}, stride={self.stride}, padding={self.padding}, bias={self.bias is not None}"
+        return text if self.padding_mode == "zeros" else f"{text}, padding_mode={self.padding_mode!r}"
 
 
 def _positive(name: str, value: int) -> int:
+    if isinstance(value, Sequence):
+        raise TypeError(f"{name} must be an int, got {value!r}")
     return as_pair(name, value)[0]
 
 

@@ -30,10 +30,11 @@ def test_round_trip(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "config.json").read_text())["classes"] == ["a", "b", "c", "d"]
 
 
-def test_another_number_of_classes_keeps_the_new_head(tmp_path: Path) -> None:
-    model = create_model("epitomic_small", **SMALL)  # type: ignore[arg-type]
+@pytest.mark.parametrize(("name", "options"), [("epitomic_small", SMALL), ("epitomic_fast", {"width": 0.25})])
+def test_another_number_of_classes_keeps_the_new_head(tmp_path: Path, name: str, options: dict[str, float]) -> None:
+    model = create_model(name, **options)  # type: ignore[arg-type]
     save_pretrained(model, tmp_path)
-    other = create_model("epitomic_small", num_classes=3, pretrained=tmp_path, **SMALL)  # type: ignore[arg-type]
+    other = create_model(name, num_classes=3, pretrained=tmp_path, **options)  # type: ignore[arg-type]
     own, new = model.state_dict(), other.state_dict()
     assert all(torch.equal(own[name], new[name]) for name in own if not name.startswith("out."))
 

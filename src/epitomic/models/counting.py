@@ -51,8 +51,7 @@ def count(model: nn.Module, input_size: tuple[int, int, int]) -> Count:
 
     def record(name: str, module: nn.Module, output: Tensor) -> None:
         shape = tuple(output.shape[1:])
-        parameters = sum(p.numel() for p in module.parameters())
-        layers.append(LayerCount(name, type(module).__name__, shape, parameters, _multiply_adds(module, shape)))
+        layers.append(LayerCount(name, type(module).__name__, shape, learned(module), _multiply_adds(module, shape)))
 
     leaves = [(name, module) for name, module in model.named_modules() if not list(module.children())]
     hooks = [
@@ -62,13 +61,18 @@ def count(model: nn.Module, input_size: tuple[int, int, int]) -> Count:
     try:
         with FakeTensorMode(), torch.no_grad():
             state = {name: torch.empty(t.shape, dtype=t.dtype) for name, t in own.items()}
-            torch.func.functional_call(model.eval(), state, (torch.empty(1, *input_size),))
+            dtype = next((t.dtype for t in own.values() if t.is_floating_point()), None)
+            torch.func.functional_call(model.eval(), state, (torch.empty(1, *input_size, dtype=dtype),))
     finally:
         model.train(training)
         for hook in hooks:
             hook.remove()
-    parameters = sum(p.numel() for p in model.parameters())
-    return Count(parameters, sum(layer.multiply_adds for layer in layers), tuple(layers))
+    return Count(learned(model), sum(layer.multiply_adds for layer in layers), tuple(layers))
+
+
+def learned(module: nn.Module) -> int:
+    """How many parameters it learns."""
+    return sum(p.numel() for p in module.parameters() if p.requires_grad)
 
 
 def _multiply_adds(module: nn.Module, output: tuple[int, ...]) -> int:

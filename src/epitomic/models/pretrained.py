@@ -86,7 +86,7 @@ def load_weights(model: nn.Module, folder: str | Path) -> None:
     own = model.state_dict()
     head = tensors.get("out.weight")
     if head is not None and head.dim() == 2 and len(head) != len(own["out.weight"]):
-        tensors.update({name: own[name] for name in ("out.weight", "out.bias")})
+        tensors.update({name: tensor for name, tensor in own.items() if name.startswith("out.")})
     load_state(model, tensors, path)
 
 

@@ -115,10 +115,12 @@ def create_model(
 
 
 def model_options(name: str) -> Mapping[str, inspect.Parameter]:
-    """The options that a model takes, besides its name."""
+    """The options that a model takes, besides its name and what the name already says (`functools.partial`)."""
     if name not in MODELS:
         raise unknown("model", name, MODELS)
-    return inspect.signature(MODELS[name].build).parameters
+    build = MODELS[name].build
+    said = getattr(build, "keywords", {})
+    return {option: p for option, p in inspect.signature(build).parameters.items() if option not in said}
 
 
 def _pretrained_folder(name: str, pretrained: str | Path) -> Path:

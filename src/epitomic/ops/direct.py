@@ -49,13 +49,18 @@ def _search(x: Tensor, filters: Tensor, stride: Pair) -> tuple[Tensor, Tensor]:
 class _MatchDirect(torch.autograd.Function):
     """`_search` that remembers the winners only: plain autograd would keep a mask for each of the D*D positions."""
 
+    generate_vmap_rule = True  # for torch.func
+
     @staticmethod
-    def forward(ctx: Any, x: Tensor, filters: Tensor, stride: Pair) -> tuple[Tensor, Tensor]:
-        best, positions = _search(x, filters, stride)
+    def forward(x: Tensor, filters: Tensor, stride: Pair) -> tuple[Tensor, Tensor]:
+        return _search(x, filters, stride)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Pair], output: tuple[Tensor, Tensor]) -> None:
+        x, filters, ctx.stride = inputs
+        _, positions = output
         ctx.mark_non_differentiable(positions)
         ctx.save_for_backward(x, filters, positions)
-        ctx.stride = stride
-        return best, positions
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch.nn.functional as F
 from torch import Tensor
 
 from epitomic.geometry import Geometry, Pair
@@ -23,6 +24,11 @@ def gather_filters(minis: Tensor, kernel: Pair, step: Pair) -> Tensor:
     """The D*D filters w_{k,p} of each mini-epitome: (K, C, V', V') -> (K, D*D, C, W, W), p row-major."""
     filters = minis.unfold(2, kernel[0], step[0]).unfold(3, kernel[1], step[1])  # (K, C, D, D, W, W)
     return filters.permute(0, 2, 3, 1, 4, 5).flatten(1, 2)
+
+
+def patch_means(x: Tensor, kernel: Pair, stride: Pair) -> Tensor:
+    """Mean of each patch over its W*W*C values: (N, H, W, C) -> (N, oh, ow)."""
+    return F.avg_pool2d(x.mean(3).unsqueeze(1), kernel, stride).squeeze(1).contiguous()
 
 
 def normalize_filters(filters: Tensor, eps: float) -> Tensor:

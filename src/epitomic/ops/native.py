@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from epitomic.geometry import Pair
+from epitomic.ops.filters import patch_means
 from epitomic.ops.library import (
     AFFINE,
     EPITOMES,
@@ -54,7 +55,7 @@ def forward(operands: Operands) -> tuple[Tensor, Tensor]:
     x = x.contiguous()
     call.bind(x=x, y=y, positions=positions, bias=call.padded(bias), gain=call.padded(gain))
     if gain is not None:
-        call.bind(patch_mean=_patch_means(x, kernel, stride))
+        call.bind(patch_mean=patch_means(x, kernel, stride))
     kept = call.kept()
     for group in range(call.plan.epitome_groups):
         call.bind(group, u=kept[group] if kept else call.packed(group, _SCRATCH.take("packed", call.plan.u)))
@@ -93,7 +94,7 @@ def backward(dy: Tensor, y: Tensor | None, positions: Tensor, operands: Operands
     if need_epitomes:
         call.bind(x=x.contiguous())
         if gain is not None:
-            call.bind(patch_mean=_patch_means(call.tensors["x"], kernel, stride))
+            call.bind(patch_mean=patch_means(call.tensors["x"], kernel, stride))
         call.bind(du=_SCRATCH.take("packed", call.plan.slices * call.plan.u), depitomes=depitomes)
         for group in range(call.plan.epitome_groups):
             call.bind(group)
@@ -273,8 +274,3 @@ def _check_points(m: Tensor) -> None:
         fits = fits and m[0].count_nonzero() == m[0, 0].count_nonzero()
     if not fits:
         raise RuntimeError(f"the native kernel needs points in the order 0, -t, t, ..., infinity, and got\n{m}")
-
-
-def _patch_means(x: Tensor, kernel: Pair, stride: Pair) -> Tensor:
-    """Mean of every patch, (N, oh, ow), of x (N, H, W, C)."""
-    return F.avg_pool2d(x.mean(3).unsqueeze(1), kernel, stride).contiguous()

@@ -24,6 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from epitomic.geometry import Pair
+from epitomic.ops.filters import patch_means
 from epitomic.ops.operands import Gradients, Operands
 from epitomic.ops.transforms import Transforms, plane_transforms
 
@@ -38,7 +39,7 @@ def forward(operands: Operands) -> tuple[Tensor, Tensor]:
     x, epitomes, bias, gain, kernel, stride = operands
     call = _Call(x, epitomes, kernel, stride, transformed=1)
     n, d2, work = call.points, call.positions, call.work
-    means = None if gain is None else _patch_means(x, kernel, stride)
+    means = None if gain is None else patch_means(x, kernel, stride)
     y = x.new_empty(call.grid.numel(), len(epitomes))  # (P, K), all patches
     positions = torch.empty_like(y, dtype=torch.uint8)
     for group in call.groups():
@@ -74,7 +75,7 @@ def backward(dy: Tensor, y: Tensor | None, positions: Tensor, operands: Operands
     fold = _Fold(x, call.grid, kernel, stride) if need_x else None
     depitomes = torch.empty_like(epitomes) if need_epitomes else None
     dgain = torch.zeros_like(gain) if need_gain and gain is not None else None
-    means = None if gain is None else _patch_means(x, kernel, stride)
+    means = None if gain is None else patch_means(x, kernel, stride)
     dmeans = torch.zeros_like(means) if means is not None else None  # mean of each patch's gradient
     output_t, patch_t = call.to.output.t().contiguous(), call.to.patch.t().contiguous()
 
@@ -211,11 +212,6 @@ def _equal_parts(total: int, most: int) -> int:
 def _per_position(gain: Tensor) -> Tensor:
     """(K, D*D) -> (D*D, 1, K)."""
     return gain.t().contiguous().unsqueeze(1)
-
-
-def _patch_means(x: Tensor, kernel: Pair, stride: Pair) -> Tensor:
-    """Mean of each patch over its W*W*C values: (N, H, W, C) -> (N, oh, ow)."""
-    return F.avg_pool2d(x.mean(3).unsqueeze(1), kernel, stride).squeeze(1)
 
 
 def _filter_means(epitomes: Tensor, kernel: Pair) -> Tensor:

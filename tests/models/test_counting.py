@@ -1,0 +1,25 @@
+"""The registry's options and the counts of a network."""
+
+import pytest
+import torch
+
+from epitomic.errors import UserError
+from epitomic.models import create_model
+from epitomic.models.counting import count
+
+
+def test_only_what_is_learned_counts_as_a_parameter() -> None:
+    model = create_model("epitomic_fast", width=0.25)
+    learned = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    assert count(model, (3, 32, 32)).parameters == learned < sum(p.numel() for p in model.parameters())
+
+
+def test_the_dtype_does_not_matter() -> None:
+    model = create_model("epitomic_small", image_size=8)
+    assert count(model.to(torch.float64), (1, 8, 8)) == count(model.to(torch.float32), (1, 8, 8))
+
+
+def test_what_the_name_says_is_no_option() -> None:
+    for name in ("epitomic_small", "maxout_small", "epitomic"):
+        with pytest.raises(UserError, match=r"option of model .* 'normalize'"):
+            create_model(name, normalize=True)
