@@ -122,7 +122,7 @@ def test_gradients_of_each_sample_by_torch_func(algorithm: str, normalize: bool)
     parameters: dict[str, torch.Tensor] = dict(layer.named_parameters())
 
     def loss(parameters: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
-        return torch.func.functional_call(layer, parameters, x).square().sum()  # type: ignore[no-any-return]
+        return torch.func.functional_call(layer, parameters, x).square().sum()
 
     with warnings.catch_warnings(action="ignore"):  # torch says which of its operators vmap one by one
         each = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0))(parameters, x)
