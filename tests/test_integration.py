@@ -124,7 +124,8 @@ def test_gradients_of_each_sample_by_torch_func(algorithm: str, normalize: bool)
     def loss(parameters: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
         return torch.func.functional_call(layer, parameters, x).square().sum()
 
-    with warnings.catch_warnings(action="ignore"):  # torch says which of its operators vmap one by one
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch says which of its operators vmap one by one
         each = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0))(parameters, x)
     for sample, one in enumerate(x):
         alone = torch.autograd.grad(layer(one).square().sum(), list(parameters.values()))

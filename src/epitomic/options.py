@@ -12,7 +12,7 @@ import dataclasses
 import math
 import types
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from epitomic.errors import UserError, unknown
@@ -45,13 +45,29 @@ def add_options(parser: argparse._ActionsContainer, kind: type) -> None:
             names.insert(0, f"--{path.removesuffix('.name')}")
         if field.metadata.get("alias"):
             names.insert(0, f"--{field.metadata['alias']}")
+        choices = field.metadata.get("choices", ())
         parser.add_argument(
             *names,
             dest=PREFIX + path,
             metavar=_type_name(hint).upper(),
             default=argparse.SUPPRESS,
-            help=field.metadata.get("help", ""),
+            help=field.metadata.get("help", "") + (": " + ", ".join(choices) if choices else ""),
         )
+
+
+def whole(at_least: int) -> Callable[[str], int]:
+    """The ``type`` of a command-line option that is a whole number, ``at_least`` so large."""
+
+    def parse(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}") from None
+        if value < at_least:
+            raise argparse.ArgumentTypeError(f"must be at least {at_least}, got {value}")
+        return value
+
+    return parse
 
 
 def overridden(config: T, args: argparse.Namespace) -> T:

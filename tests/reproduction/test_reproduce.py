@@ -58,6 +58,18 @@ def test_nothing_is_run_twice(made: Path, capsys: pytest.CaptureFixture[str]) ->
     assert {path: path.stat().st_mtime_ns for path in made.rglob("*") if path.is_file()} == before
 
 
+def test_a_part_of_the_runs_leaves_the_whole_table(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = (made / "kept" / "table.md").read_text()
+    (made / "kept" / "maxpool_small-1").rename(made / "aside")
+    assert reproduce(made, "--models", "maxpool_small") == 0  # --models twice: the last one counts
+    assert "2 runs, 1 of them finished" in capsys.readouterr().out
+    (made / "aside" / "results.json").replace(made / "kept" / "maxpool_small-1" / "results.json")
+    assert main(["reproduce", "digits", "--show", "--out", f"{made}/kept", *SHORT[-4:]]) == 0
+    assert capsys.readouterr().out.splitlines()[:6] == whole.splitlines()[:6]
+    rows = (made / "kept" / "table.md").read_text().splitlines()[4:6]
+    assert [row.split("|")[1:3] for row in rows] == [[" `epitomic_small` ", " 2 "], [" `maxpool_small` ", " 2 "]]
+
+
 def test_rows_of_another_recipe_are_not_mixed(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert reproduce(made, "--optimizer.lr", "0.5") == 2
     message = capsys.readouterr().err
@@ -105,6 +117,8 @@ def test_a_run_that_fails_is_told_and_the_others_go_on(tmp_path: Path, capsys: p
         (["digits", "--jobs", "0"], "--jobs must be at least 1"),
         (["digits", "--models", "alexnet"], "unknown network of this table 'alexnet'"),
         (["digits", "--epochs", "2"], "name a folder for it with --out"),
+        (["digits", "--model", "maxpool_small", "--out", "x"], "--model is the table's to choose: see --models"),
+        (["digits", "--seed", "5", "--out", "x"], "--seed is the table's to choose: see --seeds"),
     ],
 )
 def test_bad_input(options: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,8 @@ import subprocess
 import sys
 from dataclasses import asdict, replace
 
+import torch
+
 from epitomic.bench.contest import Case, Contestant, enter
 
 
@@ -22,6 +24,7 @@ def peak_memory(case: Case, contestant: Contestant) -> int | None:
         return None
     # Freed blocks go back to the system at once, so that the resident set is what is alive, for either side.
     environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_TRIM_THRESHOLD_": "131072"}
+    environment["OMP_NUM_THREADS"] = str(torch.get_num_threads())
     request = json.dumps([asdict(case), asdict(contestant)])
     command = [sys.executable, "-m", "epitomic.bench.memory", request]
     return int(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)

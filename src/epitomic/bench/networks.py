@@ -72,6 +72,7 @@ def run_networks(matches: Sequence[Match], *, repetitions: int, progress: Progre
 def _step(name: str, layout: str, match: Match) -> Callable[[], None]:
     torch.manual_seed(0)
     model = create_model(name, num_classes=match.classes, in_channels=match.channels, image_size=match.size).train()
+    model = model.to(memory_format=FORMATS[layout])  # type: ignore[call-overload]
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9)
     images = torch.randn(match.batch, match.channels, match.size, match.size)
     images = images.contiguous(memory_format=FORMATS[layout])

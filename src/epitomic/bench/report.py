@@ -13,6 +13,7 @@ import torch
 
 from epitomic._version import __version__
 from epitomic.bench.run import Row
+from epitomic.machine import processor
 
 HEADER = ("layer", "", "", "pair ms", "our ms", "speed-up (quartiles)", "GFLOP/s", "of GEMM", "memory")
 
@@ -46,7 +47,7 @@ def table(rows: Sequence[Row]) -> str:
 def machine() -> dict[str, str]:
     """What ran this: processor, threads and versions."""
     return {
-        "cpu": _cpu(),
+        "cpu": processor(),
         "cores": str(os.cpu_count()),
         "threads": str(torch.get_num_threads()),
         "capability": torch.backends.cpu.get_cpu_capability(),
@@ -55,14 +56,6 @@ def machine() -> dict[str, str]:
         "torch": torch.__version__,
         "epitomic": __version__,
     }
-
-
-def _cpu() -> str:
-    try:
-        with open("/proc/cpuinfo") as file:
-            return next(line.split(":")[1].strip() for line in file if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
 
 
 def save(rows: Sequence[Row], folder: Path) -> list[Path]:

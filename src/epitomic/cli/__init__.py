@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -29,6 +30,15 @@ COMMANDS = {
     "info": "versions, processor, and which kernels are in use here and why not the others",
 }
 
+# What is not installed with the layer alone -> the extra that it is in.
+EXTRAS = {
+    **dict.fromkeys(
+        ("lightning_fabric", "numpy", "pooch", "rich", "safetensors", "sklearn", "tensorboard", "torchmetrics"), "train"
+    ),
+    **dict.fromkeys(("datasets", "PIL"), "images"),
+    "matplotlib": "plots",
+}
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns the exit status: 0, or 2 for what the user can mend."""
@@ -37,6 +47,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _dispatch(args)
     except UserError as error:
         print(f"epitomic: {error}", file=sys.stderr)
+        return 2
+    except ModuleNotFoundError as error:
+        extra = EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is None:
+            raise
+        print(f"epitomic: this needs {error.name}: pip install 'epitomic[{extra}]'", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("epitomic: interrupted", file=sys.stderr)
@@ -58,7 +74,7 @@ def _dispatch(args: list[str]) -> int:
     name = parser.parse_args(args[:1]).command
     if name not in COMMANDS:
         raise unknown("command", name, COMMANDS)
-    module = importlib.import_module(f"epitomic.cli.{name.replace('-', '_')}")
+    module = importlib.import_module(f"epitomic.cli.{name}")
     command = _Parser(
         prog=f"epitomic {name}", description=module.__doc__, formatter_class=_Formatter, allow_abbrev=False
     )
@@ -71,17 +87,29 @@ class _Parser(argparse.ArgumentParser):
     """Says in one line what is wrong with the options, and which ones are near."""
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As ``argparse``, but for options that are not there."""
-        values, rest = self.parse_known_args(args, namespace)
+        """As ``argparse``, but for options that are not there, and for - in place of _ in those that are."""
+        values, rest = self.parse_known_args([self._spelled(word) for word in args], namespace)
+        if rest and not rest[0].startswith("-"):
+            raise UserError(f"one argument too many: {rest[0]!r}; `{self.prog} --help` lists what there is")
         if rest:
             known = [option for option in self._option_string_actions if option.startswith("--")]
-            raise unknown("option" if rest[0].startswith("-") else "argument", rest[0].partition("=")[0], known)
+            raise unknown("option", rest[0].partition("=")[0], known)
         return values
+
+    def _spelled(self, word: str) -> str:
+        """``--batch-size`` as ``--batch_size`` where that is its name, ``--data_dir`` as ``--data-dir``."""
+        name, equals, value = word.partition("=")
+        spellings = (name, "--" + name[2:].replace("-", "_"), "--" + name[2:].replace("_", "-"))
+        known = next((s for s in spellings if s in self._option_string_actions), name) if name[:2] == "--" else name
+        return known + equals + value
 
     def error(self, message: str) -> NoReturn:
         """Instead of the usage and an exit."""
-        raise UserError(message)
+        raise UserError(re.sub(r"^argument (\S+): ", r"\1 ", message))
 
 
 class _Formatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
-    """Shows defaults, keeps the description's lines."""
+    """Shows defaults that say something, keeps the description's lines."""
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        return action.help if action.default in (None, False) else super()._get_help_string(action)

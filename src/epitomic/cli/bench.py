@@ -14,8 +14,10 @@ import torch
 from epitomic.bench import run as bench
 from epitomic.bench.contest import CASES
 from epitomic.bench.report import save, table
-from epitomic.errors import unknown
+from epitomic.errors import UserError, unknown
 from epitomic.functional import ALGORITHMS
+from epitomic.ops.library import why_not_native
+from epitomic.options import whole
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -23,8 +25,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cases", nargs="+", metavar="NAME", default=list(CASES), help="layers to run")
     parser.add_argument("--algorithms", nargs="+", default=["auto"], metavar="A", help="of: " + ", ".join(ALGORITHMS))
     parser.add_argument("--normalize", action="store_true", help="time the normalised layers (Eq. 3) as well")
-    parser.add_argument("--repetitions", type=int, default=7, help="timings of each contestant")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="threads of torch")
+    parser.add_argument("--repetitions", type=whole(1), default=7, help="timings of each contestant")
+    parser.add_argument("--threads", type=whole(1), default=torch.get_num_threads(), help="threads of torch")
     parser.add_argument("--no-memory", action="store_true", help="do not measure peak memory")
     parser.add_argument("--growth", action="store_true", help="also time over batch and image sizes")
     parser.add_argument(
@@ -41,6 +43,9 @@ def run(args: argparse.Namespace) -> int:
     for name in args.algorithms:
         if name not in ALGORITHMS:
             raise unknown("algorithm", name, ALGORITHMS)
+        reason = why_not_native(torch.float32, torch.device("cpu")) if name == "native" else None
+        if reason:
+            raise UserError(f"--algorithms native: {reason}")
     torch.set_num_threads(args.threads)
     progress = bench.Progress()
     if args.networks:

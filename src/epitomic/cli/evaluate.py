@@ -19,6 +19,7 @@ from torch import nn
 from epitomic.data import NAMES, PHOTOGRAPHS, Batch, Standardize
 from epitomic.errors import UserError, unknown
 from epitomic.files import read_json, write_json
+from epitomic.options import whole
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,8 +29,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data-dir", metavar="DIR", help="where the image sets are; else EPITOMIC_DATA or the cache")
     parser.add_argument("--device", default="cpu", help="such as cuda")
     parser.add_argument("--views", help="of each small image, averaged: one, mirrored or shifted; else as trained")
-    parser.add_argument("--crops", type=int, choices=(1, 10), default=10, help="of each photograph")
-    parser.add_argument("--workers", type=int, metavar="N", help="processes that read photographs; half the cores")
+    parser.add_argument("--crops", type=int, choices=(1, 10), help="of each photograph; 10 if not given")
+    parser.add_argument("--workers", type=whole(0), metavar="N", help="processes that read photographs; half the cores")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -46,23 +47,24 @@ def run(args: argparse.Namespace) -> int:
     if name not in (*NAMES, *PHOTOGRAPHS):
         known = unknown("data set", str(name), (*NAMES, *PHOTOGRAPHS))
         raise known if args.data else UserError(f"{path} names no image set: add --data")
+    for option, sets in (("views", NAMES), ("crops", PHOTOGRAPHS)):
+        if getattr(args, option) is not None and name not in sets:
+            raise UserError(f"--{option} is not for {name}, but for {', '.join(sets)}")
     standardize = Standardize.read(config, config.get("in_channels"), path)
     open_set = _open_photographs if name in PHOTOGRAPHS else _open_memory
-    batches, classes, got = open_set(name, args, config, standardize)
+    batches, classes, got, way = open_set(name, args, config, standardize)
     expected = (config.get("in_channels"), config.get("image_size"), config.get("num_classes"))
     if expected != got:
         raise UserError(f"{path}: the network is for (channels, size, classes) {expected}, and {name} has {got}")
     report = score(model, batches).report(classes)
-    crops = {"crops": args.crops} if name in PHOTOGRAPHS else {}
-    if folder.parent != SHIPPED:
-        write_json(folder / "evaluation.json", {"dataset": name, **crops, **report})
-
     print(f"{name}, {report['images']} test images: error {100 * report['error']:.2f} % ({report['errors']} wrong)")
     print(f"top-1 {100 * report['top1']:.2f} %   top-5 {100 * report['top5']:.2f} %   loss {report['loss']:.4f}")
     print(f"{'class':<12}{'images':>8}{'recall':>10}{'precision':>11}")
     for label, row in report["classes"].items():
         recall, precision = (f"{100 * v:.2f} %" if v is not None else "-" for v in (row["recall"], row["precision"]))
         print(f"{label:<12}{row['images']:>8}{recall:>10}{precision:>11}")
+    if folder.parent != SHIPPED:
+        write_json(folder / "evaluation.json", {"dataset": name, **way, **report})
     return 0
 
 
@@ -74,7 +76,8 @@ def on_device(model: nn.Module, name: str) -> nn.Module:
         raise UserError(f"cannot use --device {name} here: {str(error).splitlines()[0]}") from None
 
 
-Opened = tuple[Iterable[Batch], tuple[str, ...], tuple[int, int, int]]  # batches, classes, (channels, size, classes)
+# Batches, classes, (channels, size, number of classes), and how each image is looked at.
+Opened = tuple[Iterable[Batch], tuple[str, ...], tuple[int, int, int], dict[str, Any]]
 
 
 def _open_memory(name: str, args: argparse.Namespace, config: dict[str, Any], standardize: Standardize) -> Opened:
@@ -89,7 +92,7 @@ def _open_memory(name: str, args: argparse.Namespace, config: dict[str, Any], st
         if views not in VIEWS:
             raise unknown("--views", str(views), VIEWS)
         batches = view_batches(images.test, standardize, views)
-    return batches, images.classes, shape
+    return batches, images.classes, shape, {"views": views}
 
 
 def _open_photographs(name: str, args: argparse.Namespace, config: dict[str, Any], standardize: Standardize) -> Opened:
@@ -101,7 +104,8 @@ def _open_photographs(name: str, args: argparse.Namespace, config: dict[str, Any
         open_validation(name, args.data_dir, config, Path(args.run) / "config.json"),
         int(config["image_size"]),
     )
-    views = ten_crops if args.crops == 10 else center_crop
+    crops = args.crops or 10
+    views = ten_crops if crops == 10 else center_crop
     workers = default_workers() if args.workers is None else args.workers
     batches = evaluation_batches(images, views, crop, standardize, workers=workers)
-    return batches, images.classes, (3, crop, len(images.classes))
+    return batches, images.classes, (3, crop, len(images.classes)), {"crops": crops}

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from epitomic.errors import UserError, unknown
 from epitomic.files import read_json, write_atomically
+from epitomic.options import whole
 
 if TYPE_CHECKING:
     from epitomic.transfer import Features
@@ -36,7 +37,7 @@ def configure_features(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--split", metavar="NAME", help="of DATA, such as val; else its train, or DATA itself")
     parser.add_argument("--seed", type=int, default=0, help="of the untrained network, and of random splits")
     parser.add_argument("--device", default="cpu", help="such as cuda")
-    parser.add_argument("--workers", type=int, metavar="N", help="processes that read images; half the cores")
+    parser.add_argument("--workers", type=whole(0), metavar="N", help="processes that read images; half the cores")
     parser.add_argument("--cache", metavar="DIR", help="where computed vectors are kept; RUN/features if not given")
 
 

@@ -10,7 +10,7 @@ import argparse
 
 import torch
 
-from epitomic.errors import unknown
+from epitomic.errors import UserError, unknown
 from epitomic.models import count, create_model, list_models
 
 
@@ -31,8 +31,14 @@ def run(args: argparse.Namespace) -> int:
     if args.model is None:
         print(f"{'model':<24}{'layers':>7}{'parameters':>13}{'multiply-adds':>16}  input")
     for name in [args.model] if args.model else names:
-        with torch.device("meta"):
-            model = create_model(name, image_size=args.image_size, width=args.width)
+        try:
+            with torch.device("meta"):
+                model = create_model(name, image_size=args.image_size, width=args.width)
+        except UserError as error:
+            if args.model is not None or args.image_size is None:
+                raise
+            print(f"{name:<24}{error}")
+            continue
         config = model.config
         size = (config["in_channels"], config["image_size"], config["image_size"])  # type: ignore[index]
         total = count(model, size)  # type: ignore[arg-type]

@@ -15,11 +15,12 @@ import argparse
 import os
 from pathlib import Path
 
+from epitomic.cli.train import configure_devices, given_devices
 from epitomic.errors import UserError
 from epitomic.files import write_text
-from epitomic.options import PREFIX, add_options, overridden
+from epitomic.options import PREFIX, add_options, overridden, whole
 from epitomic.reproduction.render import render
-from epitomic.reproduction.results import Finished, check_recipe, is_finished, keep
+from epitomic.reproduction.results import Finished, check_recipe, finished, is_finished, keep
 from epitomic.reproduction.tables import TABLES, Planned, Table, get_table, plan
 from epitomic.training.recipe import Recipe
 from epitomic.training.recipes import get_recipe
@@ -30,12 +31,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("table", nargs="?", metavar="TABLE", help="one of " + ", ".join(TABLES))
     parser.add_argument("--out", metavar="DIR", help="what is kept of finished runs; results/TABLE if not given")
     parser.add_argument("--runs", metavar="DIR", help="the run folders, with weights; runs/TABLE if not given")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="trainings at a time")
-    parser.add_argument("--threads", type=int, metavar="N", help="of a training; the cores divided among the jobs")
+    parser.add_argument("--jobs", type=whole(1), default=1, metavar="N", help="trainings at a time")
+    parser.add_argument("--threads", type=whole(1), metavar="N", help="of a training; the cores divided among the jobs")
     parser.add_argument("--models", nargs="+", metavar="MODEL", help="only these networks of the table")
-    parser.add_argument("--seeds", type=int, metavar="N", help="of each network; the table's own numbers if not given")
+    parser.add_argument("--seeds", type=whole(1), metavar="N", help="of each network; else the table's own numbers")
     parser.add_argument("--show", action="store_true", help="run nothing, show the table of what is finished")
     parser.add_argument("--data-dir", metavar="DIR", help="where the image sets are; else EPITOMIC_DATA or the cache")
+    configure_devices(parser)
     add_options(parser.add_argument_group("recipe", "settings; a table of your own, so name an --out"), Recipe)
 
 
@@ -43,10 +45,9 @@ def run(args: argparse.Namespace) -> int:
     """Runs what is not finished, keeps what is, shows the table."""
     if args.table is None:
         return _list_tables()
-    for option in ("jobs", "threads", "seeds"):
-        value = getattr(args, option)
-        if value is not None and value < 1:
-            raise UserError(f"--{option} must be at least 1, got {value}")
+    for option, plural in (("model.name", "--models"), ("seed", "--seeds")):
+        if PREFIX + option in args:
+            raise UserError(f"--{option.partition('.')[0]} is the table's to choose: see {plural}")
     table = get_table(args.table)
     published = get_recipe(table.recipe)
     recipe = overridden(published, args)
@@ -58,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
     failed = {} if args.show else _run_missing(args, table, missing, planned, kept, runs)
     if not args.show:
         print()
-    print(render(args.table, table, _finished(planned, kept)), end="")
+    print(render(args.table, table, finished(table, kept)), end="")
     for name, reason in failed.items():
         print(f"\n{name} failed: {reason}\nits log is {runs / name}.log")
     return 1 if failed else 0
@@ -82,6 +83,7 @@ def _run_missing(
         if name.startswith(PREFIX)
         for word in (f"--{name.removeprefix(PREFIX)}", text)
     ]
+    settings += given_devices(args)
     if args.data_dir:
         settings += ["--data-dir", args.data_dir]
 
@@ -101,12 +103,12 @@ def _run_missing(
                 tell(f"{one.name}: {problem}")
                 continue
             keep(runs / one.name, kept / one.name)
-            done = _finished(planned, kept)
-            write_text(kept / "table.md", render(args.table, table, done))
+            write_text(kept / "table.md", render(args.table, table, finished(table, kept)))
             figures = Finished.read(one, kept / one.name)
+            done = sum(is_finished(kept / other.name) for other in planned)
             tell(
                 f"{one.name}: test error {100 * figures.error():.2f} %, {figures.results['wall_seconds']:.0f} s; "
-                f"{len(done)} of {len(planned)} runs are finished"
+                f"{done} of {len(planned)} runs are finished"
             )
     except Interrupted as stopped:
         print(f"stopped; every run has saved a checkpoint: the same command goes on ({kept} keeps what is finished)")
@@ -120,10 +122,6 @@ def _is_kept(one: Planned, kept: Path, recipe: Recipe) -> bool:
         return False
     check_recipe(folder, one.resolve(recipe))
     return True
-
-
-def _finished(planned: list[Planned], kept: Path) -> list[Finished]:
-    return [Finished.read(one, kept / one.name) for one in planned if is_finished(kept / one.name)]
 
 
 def _list_tables() -> int:

@@ -16,10 +16,11 @@ import os
 import shlex
 import sys
 import warnings
+from collections.abc import Iterator
 
 from epitomic.data.open import default_workers
 from epitomic.errors import UserError
-from epitomic.options import add_options, overridden
+from epitomic.options import add_options, overridden, whole
 from epitomic.training.checkpoint import DamageWarning
 from epitomic.training.recipe import Recipe
 from epitomic.training.recipes import RECIPES, get_recipe
@@ -32,16 +33,28 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", metavar="DIR", help="the run folder; runs/RECIPE if not given")
     parser.add_argument("--resume", action="store_true", help="go on from the folder's last checkpoint")
     parser.add_argument("--data-dir", metavar="DIR", help="where the image sets are; else EPITOMIC_DATA or the cache")
-    parser.add_argument("--devices", type=int, default=1, metavar="N", help="processes; under torchrun, what it says")
-    parser.add_argument("--accelerator", default="cpu", choices=("cpu", "cuda", "mps", "auto"), help="kind of device")
+    configure_devices(parser)
     parser.add_argument(
-        "--threads", type=int, metavar="N", help="of a process; results repeat to the bit for the same N"
+        "--threads", type=whole(1), metavar="N", help="of a process; results repeat to the bit for the same N"
     )
-    parser.add_argument("--workers", type=int, metavar="N", help="processes that read images from disk; half the cores")
     parser.add_argument("--save-every", type=float, default=60.0, metavar="SECONDS", help="between checkpoints")
     parser.add_argument("--no-report", action="store_true", help="do not write report.html at the end")
     parser.add_argument("--quiet", action="store_true", help="show nothing but errors")
     add_options(parser.add_argument_group("recipe", "settings; the defaults are the recipe's"), Recipe)
+
+
+def configure_devices(parser: argparse.ArgumentParser) -> None:
+    """The options that say on what to run; None where they are not given."""
+    parser.add_argument("--devices", type=whole(1), metavar="N", help="processes; 1, and under torchrun its own")
+    parser.add_argument("--accelerator", choices=("cpu", "cuda", "mps", "auto"), help="kind of device; cpu")
+    parser.add_argument("--workers", type=whole(0), metavar="N", help="processes that read photographs; half the cores")
+
+
+def given_devices(args: argparse.Namespace) -> Iterator[str]:
+    """Those that were given, as words of a command line."""
+    for option in ("devices", "accelerator", "workers"):
+        if getattr(args, option) is not None:
+            yield from (f"--{option}", str(getattr(args, option)))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -59,10 +72,6 @@ def run(args: argparse.Namespace) -> int:
 
 def _prepare(args: argparse.Namespace, folder: Run) -> Recipe:
     """The recipe to run; an error if the folder holds another, or one that is not to be resumed."""
-    if args.devices < 1:
-        raise UserError(f"--devices must be at least 1, got {args.devices}")
-    if args.workers is not None and args.workers < 0:
-        raise UserError(f"--workers must be at least 0, got {args.workers}")
     if args.resume and not folder.exists() and args.recipe is None:
         raise UserError(f"nothing to resume: {folder.recipe_path} is not there")
     stored = folder.read_recipe() if args.resume and folder.exists() else None
@@ -74,7 +83,7 @@ def _prepare(args: argparse.Namespace, folder: Run) -> Recipe:
             folder.checkpoints.load()
         for warning in caught:
             print(f"epitomic: {warning.message}", file=sys.stderr)
-    elif not args.resume:
+    else:
         folder.check_new()
     return recipe
 
@@ -91,8 +100,8 @@ def _train(args: argparse.Namespace, recipe: Recipe, folder: Run, rank: int) -> 
     torchrun = "TORCHELASTIC_RUN_ID" in os.environ
     settings = Settings(
         data_dir=args.data_dir,
-        accelerator=args.accelerator,
-        devices=int(os.environ["LOCAL_WORLD_SIZE"]) if torchrun else args.devices,
+        accelerator=args.accelerator or "cpu",
+        devices=int(os.environ["LOCAL_WORLD_SIZE"]) if torchrun else args.devices or 1,
         nodes=int(os.environ["GROUP_WORLD_SIZE"]) if torchrun else 1,
         workers=default_workers() if args.workers is None else args.workers,
         save_every=args.save_every,
@@ -102,8 +111,8 @@ def _train(args: argparse.Namespace, recipe: Recipe, folder: Run, rank: int) -> 
         results = train(recipe, folder, settings)
     except Stopped as stopped:
         if rank == 0:
-            data_dir = ["--data-dir", args.data_dir] if args.data_dir else []
-            again = shlex.join(["epitomic", "train", "--resume", "--out", str(folder.folder), *data_dir])
+            threads = ("--threads", str(args.threads)) if args.threads else ()  # with others the bits may differ
+            again = _command(args, "train", "--resume", "--out", str(folder.folder), *threads, *given_devices(args))
             print(f"stopped; saved as {stopped}\ngo on with: {again}", file=sys.stderr)
         return 128 + stopped.number
     except UserError:
@@ -121,7 +130,7 @@ def _train(args: argparse.Namespace, recipe: Recipe, folder: Run, rank: int) -> 
             f"test error {100 * test['error']:.2f} % ({test['errors']} of {test['images']}), "
             f"validation error {100 * results['validation_error']:.2f} % at epoch {results['best_epoch'] + 1}, "
             f"{results['parameters']:,} parameters, {seconds:.0f} s\n"
-            f"everything is in {folder.folder}; look again with: epitomic evaluate {folder.folder}"
+            f"everything is in {folder.folder}; look again with: {_command(args, 'evaluate', str(folder.folder))}"
         )
     if rank == 0 and not args.no_report:
         _report(args, folder)
@@ -139,7 +148,11 @@ def _report(args: argparse.Namespace, folder: Run) -> None:
         if not args.quiet:
             print(f"the report is {path}: open it in a browser")
     except Exception as error:
-        print(
-            f"epitomic: no report was written ({error}); try: epitomic report {folder.folder}",
-            file=sys.stderr,
-        )
+        again = _command(args, "report", str(folder.folder))
+        print(f"epitomic: no report was written ({error}); try: {again}", file=sys.stderr)
+
+
+def _command(args: argparse.Namespace, *words: str) -> str:
+    """A command on the same images, to paste into a shell."""
+    data_dir = ("--data-dir", args.data_dir) if args.data_dir else ()
+    return shlex.join(["epitomic", *words, *data_dir])

@@ -20,6 +20,7 @@ from typing import Any
 from epitomic.cli.features import KINDS_HELP, check_kinds, compute_features, configure_features
 from epitomic.errors import UserError, unknown
 from epitomic.files import read_json, write_json, write_text
+from epitomic.options import whole
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,8 +29,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     configure_features(parser)
     parser.add_argument("--features", nargs="+", default=["network"], metavar="KIND", help=KINDS_HELP)
     parser.add_argument("--kernel", default="linear", metavar="KIND", help="linear, rbf or both")
-    parser.add_argument("--train-per-class", type=int, default=30, metavar="N", help="images to train on")
-    parser.add_argument("--splits", type=int, default=5, metavar="N", help="random splits to repeat it on")
+    parser.add_argument("--train-per-class", type=whole(1), default=30, metavar="N", help="images to train on")
+    parser.add_argument("--splits", type=whole(1), default=5, metavar="N", help="random splits to repeat it on")
     parser.add_argument("--out", metavar="DIR", help="also writes DIR/RUN.json, and DIR/table.md of all that are there")
 
 
@@ -42,9 +43,6 @@ def run(args: argparse.Namespace) -> int:
     if args.kernel not in (*KERNELS, "both"):
         raise unknown("--kernel", args.kernel, (*KERNELS, "both"))
     check_kinds(args.features)
-    for option in ("train_per_class", "splits"):
-        if getattr(args, option) < 1:
-            raise UserError(f"--{option.replace('_', '-')} must be at least 1, got {getattr(args, option)}")
     names = [_name(folder) for folder in args.runs]
     if args.out and len(set(names)) < len(names):
         raise UserError(f"--out keeps a file for each name of a run folder, and two runs share one: {', '.join(names)}")

@@ -18,7 +18,7 @@ from typing import Any
 from epitomic.errors import UserError
 from epitomic.files import read_json, write_atomically
 from epitomic.options import differences
-from epitomic.reproduction.tables import Planned
+from epitomic.reproduction.tables import Planned, Table
 from epitomic.training.recipe import Recipe
 from epitomic.training.run import Run
 
@@ -65,6 +65,17 @@ class Finished:
     def epoch_cost(self) -> float:
         """Processor seconds an epoch, validation included."""
         return float(self.results["cpu_seconds"]) / float(self.results["epochs"])
+
+
+def finished(table: Table, folder: Path) -> list[Finished]:
+    """All runs of a table that a folder keeps, however many seeds: network by network, in the table's order."""
+    runs = []
+    for model in table.seeds:
+        seeds = (path.name.removeprefix(f"{model}-") for path in folder.glob(f"{model}-*") if is_finished(path))
+        for seed in sorted(int(seed) for seed in seeds if seed.isdecimal()):
+            one = Planned(model, seed)
+            runs.append(Finished.read(one, folder / one.name))
+    return runs
 
 
 @dataclass(frozen=True)

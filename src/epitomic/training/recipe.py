@@ -81,5 +81,5 @@ class Recipe:
         0.0, "decay of the weight average that is evaluated; 0: the weights themselves", at_least=0, below=1
     )
     keep: str = option("best", "which epoch's weights: best by validation error, or last", choices=("best", "last"))
-    seed: int = option(0, "of everything that is random", at_least=0)
+    seed: int = option(0, "of everything that is random", at_least=0, below=2**63)
     precision: str = option("32-true", "of the arithmetic", choices=("32-true", "64-true", "bf16-mixed", "16-mixed"))

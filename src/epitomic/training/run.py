@@ -29,6 +29,7 @@ import torch
 from epitomic._version import __version__
 from epitomic.errors import UserError
 from epitomic.files import read_json, write_json, write_text
+from epitomic.machine import processor
 from epitomic.options import differences, from_dict, to_dict
 from epitomic.training.checkpoint import Checkpoints
 from epitomic.training.recipe import Recipe
@@ -70,7 +71,8 @@ class Run:
 
     def check_new(self) -> None:
         """An error unless the folder is free for a new run."""
-        if self.folder.exists() and (not self.folder.is_dir() or any(self.folder.iterdir())):
+        written = not self.folder.is_dir() or any(path.suffix != ".tmp" for path in self.folder.iterdir())
+        if self.folder.exists() and written:
             raise UserError(
                 f"--out {self.folder} is not empty: add --resume to go on with the run in it, or name another folder"
             )
@@ -116,7 +118,7 @@ def gather_facts() -> dict[str, Any]:
         },
         "machine": {
             "system": platform.platform(),
-            "processor": _processor(),
+            "processor": processor(),
             "cores": os.cpu_count(),
             "threads": torch.get_num_threads(),
         },
@@ -151,11 +153,3 @@ def _commit() -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return commit.stdout.strip() + ("+" if status.stdout.strip() else "")
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
