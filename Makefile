@@ -41,7 +41,7 @@ test-sanitizers: install
 
 # Tested from outside the source tree, so that it is the wheel that is imported.
 wheel: install
-	rm -rf build/wheel && mkdir -p build/wheel
+	rm -rf build/wheel dist && mkdir -p build/wheel
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 	$(PYTHON) -m venv build/wheel/venv
 	build/wheel/venv/bin/python -m pip install --quiet --constraint constraints.txt torch

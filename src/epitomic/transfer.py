@@ -45,9 +45,9 @@ class Features:
     labels: Tensor
     classes: tuple[str, ...]
 
-    def save(self, path: Path, **facts: Any) -> None:
-        """Writes safetensors; ``facts`` are kept with them."""
-        save_tensors(path, {"vectors": self.vectors, "labels": self.labels}, {"classes": list(self.classes), **facts})
+    def save(self, path: Path) -> None:
+        """Writes safetensors."""
+        save_tensors(path, {"vectors": self.vectors, "labels": self.labels}, {"classes": list(self.classes)})
 
     @classmethod
     def load(cls, path: Path) -> Features:

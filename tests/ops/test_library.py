@@ -62,6 +62,3 @@ if pid == 0:
 raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
-
-
-# ---- kept epitomes

@@ -437,9 +437,6 @@ def test_auto_takes_it_also_when_compiled() -> None:
     assert torch.equal(torch.compile(f, fullgraph=True, backend="aot_eager")(x, weight), want)
 
 
-# ---- having it, or not
-
-
 def test_points_out_of_order_are_an_error() -> None:
     with pytest.raises(RuntimeError, match="order"):
         native._check_points(torch.tensor([[1.0, 2.0], [1.0, 3.0], [0.0, 1.0]]))

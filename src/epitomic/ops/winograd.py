@@ -9,8 +9,8 @@ The epitome plays the data of F(D, W) and the patch plays the filter. With n = V
     y, p = max over D*D             P x K
 
 and the backward pass is the transposes of the same maps: dy goes to its winner, then A, U and X, G^T, B. Only x, the
-epitomes and the uint8 winners live between the two. Patches come in chunks and epitomes in groups, so that nothing of
-size n or D*D outlives a workspace of fixed size, which belongs to the call: calls may overlap.
+epitomes, the uint8 winners, and y where there is a gain, live between the two. Patches come in chunks and epitomes in
+groups, so that nothing of size n or D*D outlives a workspace of fixed size, which is the call's own: calls may overlap.
 """
 
 from __future__ import annotations
