@@ -74,7 +74,7 @@ RECIPES: dict[str, Recipe] = {
         optimizer=Optimizer(lr=0.7, momentum=0.85, nesterov=True, weight_decay=1.3e-3, bias_rate=32),
         schedule=Schedule(name="linear", warmup=2),
         augmentation=Augmentation(shift=2, reflect=True, flip=True, alternate=True),
-        epochs=9,
+        epochs=10,
         batch_size=512,
         label_smoothing=0.2,
         ema=0.99,
