@@ -21,7 +21,8 @@ from epitomic.visualisation import (
     save_figure,
 )
 
-run = open_run(sys.argv[1] if len(sys.argv) > 1 else "runs/digits")
+given = [word for word in sys.argv[1:2] if not word.startswith("-")]  # a notebook has an option here, -f
+run = open_run(given[0] if given else "runs/digits")
 print(run.model_name, "on", run.dataset)
 
 # %% [markdown]
