@@ -7,8 +7,9 @@ epitomic report runs/epitomic runs/maxpool --out compare.html
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
+
+from epitomic.cli.filters import status_line
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -27,16 +28,8 @@ def run(args: argparse.Namespace) -> int:
 
     runs = open_runs(args.runs, args.data_dir)
     path = Path(args.out) if args.out else (Path(args.runs[0]) / NAME if len(runs) == 1 else Path(NAME))
-    terminal = sys.stderr.isatty()
-
-    def tell(text: str) -> None:
-        if terminal:
-            print(f"\r{text:<60}", end="", file=sys.stderr, flush=True)
-
-    reports = write_report(runs, path, images=args.images, robustness=not args.no_robustness, progress=tell)
-    tell("")
-    if terminal:
-        print("\r", end="", file=sys.stderr)
+    with status_line() as tell:
+        reports = write_report(runs, path, images=args.images, robustness=not args.no_robustness, progress=tell)
     for report in reports:
         for note in report.notes:
             print(note)

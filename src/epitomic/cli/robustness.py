@@ -12,7 +12,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from epitomic.cli.filters import output_stem
+from epitomic.cli.filters import output_stem, status_line
 from epitomic.files import write_text
 
 
@@ -39,15 +39,8 @@ def run(args: argparse.Namespace) -> int:
     )
 
     runs = open_runs(args.runs, args.data_dir)
-    terminal = sys.stderr.isatty()
-
-    def tell(text: str) -> None:
-        if terminal:
-            print(f"\r{text:<60}", end="", file=sys.stderr, flush=True)
-
-    measured = [measure_shifts(view, most=args.shifts, images=args.images, progress=tell) for view in runs]
-    if terminal:
-        print(f"\r{'':<60}\r", end="", file=sys.stderr)
+    with status_line() as tell:
+        measured = [measure_shifts(view, most=args.shifts, images=args.images, progress=tell) for view in runs]
     groups = grouped(runs, measured)
     table = robustness_table(groups)
     print(table)

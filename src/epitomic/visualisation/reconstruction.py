@@ -21,7 +21,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from epitomic.layers import EpitomicConv2d
 from epitomic.visualisation.matches import Match
 
 CHUNK = 256  # patches at a time: their winners together are CHUNK * K * C*W*W values
@@ -52,11 +51,8 @@ def reconstruct(match: Match, matches: int | None = 1) -> Reconstruction:
     """
     layer, x = match.layer, match.input.double()
     g = layer.geometry
-    if layer.padding_mode != "zeros":
-        ph, pw = g.padding
-        padded = F.pad(x, (pw, pw, ph, ph), mode=layer.padding_mode)
-    else:
-        padded = F.pad(x, (g.padding[1], g.padding[1], g.padding[0], g.padding[0]))
+    ph, pw = g.padding
+    padded = F.pad(x, (pw, pw, ph, ph), mode="constant" if layer.padding_mode == "zeros" else layer.padding_mode)
     patches = F.unfold(padded, g.kernel, stride=g.stride)  # (N, C*W*W, L)
     n, size, count = patches.shape
     flat = patches.transpose(1, 2).reshape(n * count, size)  # (N*L, C*W*W)
@@ -77,7 +73,7 @@ def reconstruct(match: Match, matches: int | None = 1) -> Reconstruction:
     total = F.fold(rebuilt, padded.shape[-2:], g.kernel, stride=g.stride)
     cover = F.fold(torch.ones_like(rebuilt), padded.shape[-2:], g.kernel, stride=g.stride)
     image = total / cover.clamp(min=1)
-    image = image[..., g.padding[0] : g.padding[0] + x.shape[-2], g.padding[1] : g.padding[1] + x.shape[-1]]
+    image = image[..., ph : ph + x.shape[-2], pw : pw + x.shape[-1]]
     power = x.square().sum((1, 2, 3)).clamp(min=1e-30)
     error = ((image - x).square().sum((1, 2, 3)) / power).sqrt()
     return Reconstruction(image.to(match.input.dtype), error, matches)
@@ -85,9 +81,7 @@ def reconstruct(match: Match, matches: int | None = 1) -> Reconstruction:
 
 def first_match(matches: list[Match]) -> Match | None:
     """The match of a layer that sees the image itself, if the first one does: 1 or 3 channels."""
-    if matches and isinstance(matches[0].layer, EpitomicConv2d) and matches[0].layer.in_channels in (1, 3):
-        return matches[0]
-    return None
+    return matches[0] if matches and matches[0].layer.in_channels in (1, 3) else None
 
 
 def _weighted(atoms: Tensor, weights: Tensor, target: Tensor) -> Tensor:
