@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,21 @@ WIDE = (  # what sticks out of the window, but for what scrolls on its own
     "Array.from(document.querySelectorAll('body *')).filter(e => e.getBoundingClientRect().right > innerWidth + 1"
     " && !e.closest('.scroll, nav, pre')).map(e => e.tagName + '.' + e.className)"
 )
+FAINTEST = """Math.min(...Array.from(document.querySelectorAll('.grid td, .matrix td')).map(cell => {
+  const numbers = value => value.match(/[\\d.]+/g).map(Number);
+  const [under, over, ink] = [
+    getComputedStyle(cell.closest('article')).backgroundColor,
+    getComputedStyle(cell).backgroundColor,
+    getComputedStyle(cell).color,
+  ].map(numbers);
+  const alpha = over.length > 3 ? over[3] : 1;
+  const mixed = over.slice(0, 3).map((c, i) => alpha * c + (1 - alpha) * under[i]);
+  const linear = c => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+  const weights = [0.2126, 0.7152, 0.0722];
+  const level = rgb => weights.reduce((sum, weight, i) => sum + weight * linear(rgb[i] / 255), 0);
+  const [low, high] = [level(mixed), level(ink)].sort((a, b) => a - b);
+  return (high + 0.05) / (low + 0.05);
+}))"""  # the least contrast of a number on its cell, by WCAG 2
 SMALLEST = (
     "Math.min(...Array.from(document.querySelectorAll('body *'))"
     ".filter(e => e.children.length == 0 && e.textContent.trim())"
@@ -26,10 +42,14 @@ SMALLEST = (
 
 
 @pytest.fixture(scope="module")
-def pages(folder: Path, make_run: MakeRun, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+def pages(make_run: MakeRun, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """The page of one run, and one that compares two."""
     out = tmp_path_factory.mktemp("pages")
-    one, two = open_run(folder), open_run(make_run("maxpool_small"))
+    long = make_run(name="long")
+    config = json.loads((long / "config.json").read_text())
+    config["classes"][3] = "a_class_with_a_name_that_is_much_too_long_for_the_screen_of_a_telephone"
+    (long / "config.json").write_text(json.dumps(config))
+    one, two = open_run(long), open_run(make_run("maxpool_small"))
     write_report([one], out / "one.html", images=40)
     write_report([one, two], out / "two.html", images=40)
     return [out / "one.html", out / "two.html"]
@@ -45,6 +65,8 @@ def test_it_opens_and_can_be_clicked_through(pages: list[Path], tmp_path: Path) 
                     assert page.run("document.documentElement.scrollWidth") <= width
                     assert page.run(WIDE) == []
                     assert page.run(SMALLEST) >= 11
+                    assert page.run(FAINTEST) >= 4.5
+                    assert page.run("document.querySelector('.matrix tbody th').offsetWidth") < width / 2
                     background = page.run("getComputedStyle(document.body).backgroundColor")
                     red = int(background.partition("(")[2].partition(",")[0])
                     assert (red < 60) == dark

@@ -188,8 +188,7 @@ def curves_figure(
         everything = np.concatenate([factor * c.values.ravel() for c in found])
         floor = set_scale(axes, everything[np.isfinite(everything)], scale, percent=percent)
         for number, curve in enumerate(found):
-            colour = theme.series[number % len(theme.series)]
-            style = ("-", "--", ":")[number // len(theme.series) % 3]
+            colour, style = theme.line(number)
             marker = "o" if len(curve.x) < 15 else ""
             low, high = (np.maximum(floor, factor * edge) for edge in curve.band)
             mean = np.maximum(floor, factor * curve.mean)

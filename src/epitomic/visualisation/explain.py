@@ -21,6 +21,7 @@ from epitomic.visualisation.style import (
     Picture,
     Theme,
     drawing,
+    fit_text,
     new_figure,
     picture_axes,
     place_text,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 CORNERS = np.array([[[37, 99, 201], [24, 150, 120]], [[212, 87, 42], [168, 60, 150]]]) / 255.0  # of the colour key
 REBUILT = (1, 4, None)  # matches per patch that are shown
 MAPS = 8  # epitomes of each layer that are shown
+NAME = 96  # pixels that the name of a class may be wide
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,8 @@ def explain_figure(run: RunView, found: Explanation, *, theme: Theme = LIGHT, ti
     down = 60 + box + 66 + len(found.matches) * (row_height + 34) + (6 if found.matches else 40)
     with drawing(theme, size=12):
         figure = new_figure(across, down)
-        place_text(figure, left0, 14, title or f"{run.model_name} on one image", weight="bold", size=10)
+        head = fit_text(title or f"{run.model_name} on one image", across - 2 * left0, weight="bold", size=10)
+        place_text(figure, left0, 14, head, weight="bold", size=10)
         top = 44
         original = to_picture(found.image.double().numpy() / 255)
         show_picture(figure, original, left0, top, box, box)
@@ -168,7 +171,7 @@ def explain_figure(run: RunView, found: Explanation, *, theme: Theme = LIGHT, ti
                 linespacing=1.5,
             )
             left += box + gap
-        _probabilities(figure, run, found, left + 96, top, across - left - 96 - left0 - 30, box, theme)
+        _probabilities(figure, run, found, left + NAME, top, across - left - NAME - left0 - 30, box, theme)
         if not found.matches:
             text = f"{run.model_name} has no epitomic layer: there are no matches inside epitomes to show."
             place_text(figure, left0, top + box + 62, text, color=theme.muted)
@@ -183,7 +186,7 @@ def _image_caption(run: RunView, found: Explanation) -> str:
     size = f"{found.image.shape[2]} × {found.image.shape[1]}"
     if found.label is None:
         return f"the image, {size}"
-    return f"the image, {size}\nits class: {run.classes[found.label]}"
+    return f"the image, {size}\nits class: {fit_text(run.classes[found.label], NAME)}"
 
 
 def _probabilities(
@@ -193,7 +196,7 @@ def _probabilities(
     best = found.probabilities.topk(min(5, len(found.probabilities)))
     axes = picture_axes(figure, left, top, width, height)
     axes.set_axis_on()
-    names = [run.classes[i] if i < len(run.classes) else str(i) for i in best.indices.tolist()]
+    names = [fit_text(run.classes[i], NAME) for i in best.indices.tolist()]
     colours = [theme.series[0] if n == 0 else theme.muted for n in range(len(names))]
     bars = axes.barh(range(len(names)), best.values.tolist(), color=colours, height=0.62)
     axes.bar_label(bars, [f"{100 * v:.1f} %" for v in best.values.tolist()], padding=4, size=8.5)

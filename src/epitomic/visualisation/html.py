@@ -98,5 +98,6 @@ def bars(rows: Iterable[tuple[str, Sequence[float], str]], *, style: str = "") -
         parts = "".join(f'<i style="width:{100 * min(max(share, 0.0), 1.0):.1f}%"></i>' for share in shares)
         track = f"<span class=track>{parts}</span>"
         value = f"<span class=value>{escape(text)}</span>"
-        lines.append(f"<div class=bar><span class=name>{escape(name)}</span>{track}{value}</div>")
+        label = f'<span class=name title="{escape(name)}">{escape(name)}</span>'
+        lines.append(f"<div class=bar>{label}{track}{value}</div>")
     return f'<div class="bars {escape(style)}">{"".join(lines)}</div>'

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from epitomic.evaluation import Scores
-from epitomic.visualisation.style import LIGHT, Theme, drawing, new_figure
+from epitomic.visualisation.style import HEAT, LIGHT, Theme, drawing, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -81,12 +81,11 @@ def confusion_figure(
         top = max(float(wrong.max()), 1e-9)
         for i in range(len(classes)):
             for j in range(len(classes)):
-                strength = 0.12 if i == j else 0.9 * wrong[i, j] / top
+                strength = 0.12 if i == j else HEAT * wrong[i, j] / top
                 colour = theme.muted if i == j else theme.series[0]
                 axes.add_patch(_square(i, j, colour, strength))
                 if counts[i, j]:
-                    ink = theme.surface if strength > 0.55 else theme.ink
-                    axes.text(j, i, f"{int(counts[i, j])}", ha="center", va="center", size=8, color=ink)
+                    axes.text(j, i, f"{int(counts[i, j])}", ha="center", va="center", size=8)
         axes.set_xticks(range(len(classes)), classes, rotation=45, ha="right", rotation_mode="anchor")
         axes.set_yticks(range(len(classes)), classes)
         axes.tick_params(length=0)

@@ -18,7 +18,7 @@ from epitomic.visualisation.patches import patches_picture
 from epitomic.visualisation.positions import PositionUse
 from epitomic.visualisation.robustness import grouped, robustness_figure, summarize
 from epitomic.visualisation.runs import labels
-from epitomic.visualisation.style import enlarge
+from epitomic.visualisation.style import HEAT, enlarge
 
 Reports = Sequence[RunReport]
 
@@ -151,8 +151,7 @@ def _use(use: PositionUse) -> str:
     cells = []
     for r, row in enumerate(overall):
         line = "".join(
-            f'<td style="--v:{0.9 * share / top:.3f}"{" class=strong" if share / top > 0.6 else ""} '
-            f'title="position {r * width + c}">{percent(share, 1)}</td>'
+            f'<td style="--v:{HEAT * share / top:.3f}" title="position {r * width + c}">{percent(share, 1)}</td>'
             for c, share in enumerate(row)
         )
         cells.append(f"<tr>{line}</tr>")
@@ -257,10 +256,10 @@ def _matrix(confusion: Sequence[Sequence[int]], names: Sequence[str]) -> str:
             if i == j:
                 cells.append(f"<td class=same>{n}</td>")
             else:
-                strong = " class=strong" if n / top > 0.6 else ""
-                cells.append(f'<td{strong} style="--v:{0.9 * n / top:.2f}">{n or ""}</td>')
+                cells.append(f'<td style="--v:{HEAT * n / top:.2f}">{n or ""}</td>')
         right = percent(row[i] / sum(row) if sum(row) else None, 1)
-        lines.append(f"<tr><th scope=row>{html.escape(names[i])}</th>{''.join(cells)}<td>{right}</td></tr>")
+        name = html.escape(names[i])
+        lines.append(f'<tr><th scope=row title="{name}">{name}</th>{"".join(cells)}<td>{right}</td></tr>')
     top_row = f"<tr><th scope=col></th>{head}<th scope=col>right</th></tr>"
     return (
         f"<div class=scroll><table class=matrix><thead>{top_row}</thead><tbody>{''.join(lines)}</tbody></table></div>"

@@ -24,6 +24,7 @@ Picture = NDArray[np.float64]  # (height, width, 4), on the scale of 0 to 1
 
 DPI = 200  # of PNG files; sizes are thought of at 100 per inch, so they come out at twice the size
 DEAD = (0.84, 0.27, 0.22)  # marks what never happens
+HEAT = 0.55  # opacity of the strongest cell of a heat map: text on it has a contrast of over 4.5 on both surfaces
 ACCENT = (0.20, 0.47, 0.85)  # the one hue of all heat maps; legible on both surfaces
 
 
@@ -36,6 +37,11 @@ class Theme:
     muted: str
     grid: str
     series: tuple[str, ...]
+
+    def line(self, number: int) -> tuple[str, str]:
+        """Colour and style of a line: after the last colour they come again, dashed and then dotted."""
+        again, colour = divmod(number, len(self.series))
+        return self.series[colour], ("-", "--", ":")[again % 3]
 
 
 LIGHT = Theme(
@@ -88,6 +94,7 @@ def drawing(theme: Theme = LIGHT, size: float = 13.0) -> Iterator[None]:
         "ytick.labelsize": 0.92 * points,
         "legend.fontsize": 0.92 * points,
         "legend.frameon": False,
+        "text.parse_math": False,  # a dollar in a name is a dollar
         "svg.hashsalt": "epitomic",  # the same picture is the same file
         "figure.dpi": 100,
     }
@@ -122,6 +129,25 @@ def place_text(figure: Figure, left: float, top: float, text: str, **options: An
     across, down = figure.get_size_inches() * 100
     options.setdefault("va", "top")
     figure.text(left / across, 1 - top / down, text, **options)
+
+
+def fit_text(text: str, width: float, **font: Any) -> str:
+    """The text if it is at most so many pixels wide, else without a part of its middle: names differ at their ends.
+
+    Args:
+        text: One line.
+        width: Pixels at 100 an inch.
+        **font: As matplotlib's ``FontProperties`` takes it; the size and weight of `drawing` where not given.
+    """
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path
+
+    properties = FontProperties(**font)
+    shown, kept = text, len(text)
+    while kept > 2 and text_to_path.get_text_width_height_descent(shown, properties, ismath=False)[0] > 0.72 * width:
+        kept -= 1
+        shown = f"{text[: (kept + 1) // 2]}…{text[len(text) - kept // 2 :]}"
+    return shown
 
 
 def save_figure(figure: Figure, stem: str | Path) -> list[Path]:
