@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import csv
 import json
+import re
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from matplotlib.colors import to_rgb
 
 from epitomic.errors import UserError
 from epitomic.evaluation import Scores
 from epitomic.models import create_model
 from epitomic.visualisation import (
+    DARK,
+    LIGHT,
     confusion_figure,
     curves,
     curves_figure,
     epitome_figure,
     epoch_seconds,
     exciting_patches,
+    explain,
+    explain_figure,
     filters_figure,
     first_epitomes,
     measure_shifts,
@@ -35,8 +42,12 @@ from epitomic.visualisation.curves import Curve
 from epitomic.visualisation.mosaics import SMOOTH
 from epitomic.visualisation.receptive import receptive_windows
 from epitomic.visualisation.robustness import ShiftRow, grouped, robustness_table, save_rows, shift_images, summarize
+from epitomic.visualisation.runs import labels, titles
+from epitomic.visualisation.style import HEAT, Theme
 from epitomic.visualisation.timing import layer_times
 from tests.visualisation.conftest import MakeRun
+
+WEIGHTS = (0.2126, 0.7152, 0.0722)  # of red, green and blue in the lightness
 
 
 @pytest.mark.parametrize(
@@ -56,8 +67,9 @@ def test_mosaics_of_all_kinds(name: str, size: tuple[int, int], text: str) -> No
     rows = -(-len(found.weight) // columns)
     assert picture.shape == (rows * (size[0] + 1) - 1, columns * (size[1] + 1) - 1, 4)
     assert mosaic(found, columns=columns, smooth=True).shape[1] == SMOOTH * picture.shape[1]
-    assert 0 <= picture.min() <= 0.1
-    assert 0.9 <= picture.max() <= 1
+    colours = picture[picture[..., 3] == 1][:, :3]  # without the gaps
+    assert 0 <= colours.min() <= 0.1
+    assert 0.9 <= colours.max() <= 1
 
 
 def test_contrast_shows_weak_epitomes_and_keeps_zero_grey() -> None:
@@ -150,15 +162,38 @@ def test_seeds_become_a_mean_and_a_band(make_run: MakeRun) -> None:
     assert again.x.tolist() == [6, 12, 18, 24, 30]
 
 
+def with_rate(folder: Path, rate: float) -> Path:
+    """The run, as if it had been trained at another learning rate."""
+    recipe = json.loads((folder / "recipe.json").read_text())
+    recipe["optimizer"]["lr"] = rate
+    (folder / "recipe.json").write_text(json.dumps(recipe))
+    return folder
+
+
 def test_runs_of_different_recipes_are_told_apart(make_run: MakeRun) -> None:
-    runs = [make_run(name="one"), make_run(name="two")]
-    recipe = json.loads((runs[1] / "recipe.json").read_text())
-    recipe["optimizer"]["lr"] = 0.5
-    (runs[1] / "recipe.json").write_text(json.dumps(recipe))
-    assert [c.label for c in curves([open_run(r) for r in runs])] == [
+    runs = [make_run(name="one"), with_rate(make_run(name="two"), 0.5), with_rate(make_run(name="two", seed=1), 0.5)]
+    views = [open_run(r) for r in runs]
+    assert [c.label for c in curves(views)] == ["epitomic_small (one-0)", "epitomic_small (two-0) (2 seeds)"]
+    assert titles(views) == [
         "epitomic_small (one-0)",
-        "epitomic_small (two-0)",
+        "epitomic_small (two-0), seed 0",
+        "epitomic_small (two-0), seed 1",
     ]
+
+
+def test_folders_of_one_name_are_told_apart_by_their_parents(make_run: MakeRun) -> None:
+    runs = [make_run(name="same"), with_rate(make_run(name="same"), 0.5), make_run(name="same")]
+    first, second, again = (f"{r.parent.name}/{r.name}" for r in runs)
+    views = [open_run(r) for r in runs]
+    assert labels(views) == [f"epitomic_small ({n})" for n in (first, second, first)]
+    assert titles(views) == [
+        f"epitomic_small ({first}), seed 0 ({first})",
+        f"epitomic_small ({second})",
+        f"epitomic_small ({first}), seed 0 ({again})",
+    ]
+    groups = grouped(views, [measure_shifts(view, most=1, images=10) for view in views])
+    assert list(groups) == [f"epitomic_small ({n})" for n in (first, second)]
+    assert [len(summarize(rows)[1]) for rows in groups.values()] == [2, 1]  # one mean a run
 
 
 def test_shifts_move_by_whole_pixels_and_repeat_the_border() -> None:
@@ -208,14 +243,75 @@ def test_the_worst_mistakes_come_first() -> None:
     assert found[0].predicted == 1
     assert found[0].label_probability == pytest.approx(1 / (1 + np.exp(5)))
     assert sum(share for _, share in found[0].probabilities) == pytest.approx(1)
-    confusion_figure([[3, 1], [0, 2]], ["a", "b"], title="t")
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK])
+def test_the_confusion_matrix_shows_counts_and_colours_errors(theme: Theme) -> None:
+    figure = confusion_figure([[6, 1, 3], [0, 2, 0], [2, 0, 8]], ["a", "b", "c"], theme=theme, title="t")
+    (axes,) = figure.axes
+    numbers = {(t.get_position()[1], t.get_position()[0]): t.get_text() for t in axes.texts}
+    assert numbers == {(0, 0): "6", (0, 1): "1", (0, 2): "3", (1, 1): "2", (2, 0): "2", (2, 2): "8"}
+    assert [t.get_text() for t in axes.get_yticklabels()] == ["a", "b", "c"]
+    strengths = np.array([patch.get_alpha() for patch in axes.patches]).reshape(3, 3)
+    np.testing.assert_allclose(strengths, HEAT * np.array([[0, 1 / 3, 1], [0, 0, 0], [2 / 3, 0, 0]]) + 0.12 * np.eye(3))
+    strongest = to_rgb(theme.series[0]), to_rgb(theme.surface)
+    cell = [HEAT * c + (1 - HEAT) * under for c, under in zip(*strongest, strict=True)]
+    assert contrast(cell, to_rgb(theme.ink)) > 4.5
+
+
+def contrast(one: Sequence[float], other: Sequence[float]) -> float:
+    """Of two colours on the scale of 0 to 1, by WCAG 2."""
+    levels = [
+        sum(
+            w * (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4) for w, c in zip(WEIGHTS, rgb, strict=True)
+        )
+        for rgb in (one, other)
+    ]
+    return (max(levels) + 0.05) / (min(levels) + 0.05)
+
+
+def test_names_with_dollars_are_drawn(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    names = [f"price_$5_to_$10_items {i}" for i in range(10)]
+    run = replace(open_run(folder), config={**config, "classes": names})
+    explain_figure(run, explain(run, 0)).draw_without_rendering()
+    confusion_figure([[1] * 10] * 10, names).draw_without_rendering()
+
+
+def test_long_names_stay_in_their_place(folder: Path, make_run: MakeRun) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    run = replace(open_run(folder), config={**config, "classes": [f"golden_retriever_puppies {i}" for i in range(10)]})
+    figure = explain_figure(run, explain(run, 0))
+    figure.draw_without_rendering()
+    bars = next(axes for axes in figure.axes if axes.patches)
+    pictures = [axes.get_window_extent() for axes in figure.axes if axes.images]
+    caption = next(t for t in figure.texts if "its class" in t.get_text())
+    for text in (*bars.get_yticklabels(), caption):
+        assert not any(text.get_window_extent().overlaps(box) for box in pictures), text.get_text()
+        assert re.search("golden.*….* \\d$", text.get_text())
+    assert caption.get_window_extent().x1 < pictures[1].x0
+    runs = [make_run(name="mnist-epitomic_small-lr0.05-seed3"), make_run(name="mnist-epitomic_small-lr0.50-seed3")]
+    figure = filters_figure([open_run(with_rate(r, rate)) for r, rate in zip(runs, (0.1, 0.2), strict=True)])
+    one, other = (t.get_window_extent() for t in figure.texts if t.get_text().startswith("("))
+    assert not one.overlaps(other)
+
+
+def test_more_networks_than_colours_have_other_lines() -> None:
+    rows = [ShiftRow("digits", "m", 0, "r", shift, "left", 10, 0, 0.1, 0.0) for shift in (0, 1)]
+    for axes in robustness_figure({f"m{i}": rows for i in range(len(LIGHT.series) + 2)}).axes:
+        assert len({(line.get_color(), line.get_linestyle()) for line in axes.lines}) == len(LIGHT.series) + 2
 
 
 def test_times_of_layers_leave_the_network_alone(folder: Path) -> None:
-    run = open_run(folder)
-    before = {name: p.clone() for name, p in run.model.named_parameters()}
-    times = layer_times(run.model, run.to_input(run.test.images[:4]), repetitions=1)
-    assert times[0].name == "features.layer1.conv"
-    assert all(t.forward >= 0 and t.backward >= 0 for t in times)
-    assert all(p.grad is None and torch.equal(p, before[name]) for name, p in run.model.named_parameters())
-    assert not isinstance(run.model, nn.Sequential)
+    model = open_run(folder).model.train()
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    times = layer_times(model, torch.rand(4, 1, 8, 8), repetitions=1)
+    leaves = [name for name, module in model.named_modules() if not list(module.children())]
+    assert [t.name for t in times] == leaves
+    convolutions = [t for t in times if t.type == "EpitomicConv2d"]
+    assert len(convolutions) == 3
+    assert all(t.forward > 0 and t.backward > 0 for t in convolutions)
+    assert model.training
+    assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+    assert all(p.grad is None for p in model.parameters())
+    assert not any(module._forward_hooks for module in model.modules())

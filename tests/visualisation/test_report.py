@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from epitomic.visualisation import open_run
+from epitomic.errors import UserError
+from epitomic.visualisation import explain, explain_figure, measure_shifts, open_run, sections
+from epitomic.visualisation.collect import RunReport
 from epitomic.visualisation.report import write_report
 from tests.visualisation.conftest import MakeRun
 
@@ -92,6 +94,24 @@ def test_several_runs_are_compared(make_run: MakeRun, tmp_path: Path) -> None:
     assert "maxpool_small has no epitomic layer" in reader.text
 
 
+@pytest.mark.parametrize("swapped", [False, True])
+def test_runs_that_were_shifted_less_far_have_dashes(folder: Path, make_run: MakeRun, swapped: bool) -> None:
+    reports = [
+        RunReport(run, shifts=measure_shifts(run, most=most, images=images))
+        for run, most, images in ((open_run(folder), 1, 20), (open_run(make_run("maxpool_small")), 3, 30))
+    ]
+    markup = sections.robustness(reports[::-1] if swapped else reports)
+    assert {len(re.findall("<t[hd][ >]", row)) for row in re.findall("<tr>(.*?)</tr>", markup)} == {5}
+    rows = dict(re.findall(r"<th scope=row>([^<]*)</th>(.*?)</tr>", markup))
+    assert rows["epitomic_small, error"].endswith("<td>–</td><td>–</td>")  # noqa: RUF001
+    assert "–" not in rows["maxpool_small, error"]  # noqa: RUF001
+    assert "20 to 30 test images" in markup
+    alt = next(a["alt"] for tag, a in Reader(markup).tags if tag == "img")
+    assert alt is not None
+    assert re.search(r"epitomic_small: [\d.]+ % at 1 pixels", alt)
+    assert re.search(r"maxpool_small: [\d.]+ % at 3 pixels", alt)
+
+
 def test_an_unfinished_run_shows_what_is_there(make_run: MakeRun, tmp_path: Path) -> None:
     begun, going = make_run(epochs=0, finished=False), make_run(epochs=2, finished=False)
     for folder, expected in ((begun, ["facts"]), (going, [s for s in SECTIONS if s != "robustness"])):
@@ -100,6 +120,48 @@ def test_an_unfinished_run_shows_what_is_there(make_run: MakeRun, tmp_path: Path
         assert reader.sections() == expected
         assert "This run is not finished" in reader.text
         assert f"epitomic train --resume --out {folder}" in reader.text
+
+
+def test_weights_alone_are_shown_without_classes_or_a_recipe(folder: Path, tmp_path: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    del config["classes"]
+    copy = tmp_path / "weights"
+    copy.mkdir()
+    shutil.copy(folder / "model.safetensors", copy)
+    (copy / "config.json").write_text(json.dumps(config))
+    run = open_run(copy)
+    assert run.classes == tuple("0123456789")
+    (report,) = write_report([run], tmp_path / "page.html", images=20, robustness=False)
+    assert report.notes == []
+    reader = Reader((tmp_path / "page.html").read_text())
+    assert reader.sections() == [s for s in SECTIONS if s not in ("curves", "robustness")]
+    assert " of ?" not in reader.text
+    alts = [a.get("alt") for tag, a in reader.tags if tag == "img"]
+    labels = sorted(set(run.test.labels[:20].tolist()))[:6]
+    assert [alt for alt in alts if alt and alt.startswith("test image")] == [f"test image of class {c}" for c in labels]
+    assert any("its class: " in t.get_text() for t in explain_figure(run, explain(run, 0)).texts)
+
+
+def test_a_finished_run_whose_weights_are_elsewhere_is_no_unfinished_one(folder: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    for name in ("metrics.csv", "recipe.json", "results.json", "run.json"):
+        shutil.copy(folder / name, kept)
+    (report,) = write_report([open_run(kept)], tmp_path / "page.html")
+    (note,) = report.notes
+    assert "its weights are not kept there: `epitomic reproduce` leaves them in the folder that its --runs" in note
+    assert "--resume" not in note
+    assert "again" not in note
+    assert Reader((tmp_path / "page.html").read_text()).sections() == ["curves", "classes", "facts"]
+    (kept / "recipe.json").unlink()
+    with pytest.raises(UserError, match=r"neither recipe\.json nor config\.json with model\.safetensors"):
+        open_run(kept)
+
+
+def test_each_run_has_its_own_row_of_last_figures(make_run: MakeRun) -> None:
+    runs = [open_run(make_run(seed=seed)) for seed in (0, 1)]
+    markup = sections.convergence([RunReport(run) for run in runs])
+    assert [f"<th scope=row>epitomic_small, seed {seed}</th>" in markup for seed in (0, 1)] == [True, True]
 
 
 def test_without_the_data_it_says_how_to_get_it(folder: Path, tmp_path: Path) -> None:

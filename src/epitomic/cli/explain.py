@@ -31,8 +31,7 @@ def run(args: argparse.Namespace) -> int:
     found = explain(view, int(args.image) if numbered else args.image)
     name = f"test image {args.image}" if numbered else Path(args.image).name
     for index in found.probabilities.topk(min(3, len(found.probabilities))).indices.tolist():
-        label = view.classes[index] if index < len(view.classes) else str(index)
-        print(f"{label}: {100 * found.probabilities[index]:.1f} %")
+        print(f"{view.classes[index]}: {100 * found.probabilities[index]:.1f} %")
     if not found.matches:
         print(f"{view.model_name} has no epitomic layer: no matches to show, only the classes")
     for rebuilt in found.rebuilt:

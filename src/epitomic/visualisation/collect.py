@@ -43,6 +43,7 @@ class RunReport:
         position_images: Counted over so many images.
         shifts: Error against shift.
         rebuilt_from: Images, bytes, (N, C, H, W),
+        rebuilt_labels: their classes,
         rebuilt: and what `reconstruct` made of them, from 1 match per patch, from 4, and from all by response.
         patches: Of each layer after the first.
         times: Of each layer.
@@ -60,6 +61,7 @@ class RunReport:
     position_images: int = 0
     shifts: list[ShiftRow] = field(default_factory=list)
     rebuilt_from: Tensor | None = None
+    rebuilt_labels: list[int] = field(default_factory=list)
     rebuilt: list[Reconstruction] = field(default_factory=list)
     patches: list[ExcitingPatches] = field(default_factory=list)
     times: list[LayerTime] = field(default_factory=list)
@@ -81,7 +83,7 @@ def collect(
     tell = progress or (lambda _: None)
     results: dict[str, Any] = (run.results or {}).get("test", {})
     report.confusion = results.get("confusion")
-    if not run.finished:
+    if run.recipe and not run.finished:
         epochs = run.recipe.get("epochs", "?")
         report.notes.append(
             f"This run is not finished: {len(run.metrics)} of {epochs} epochs are done. "
@@ -91,7 +93,9 @@ def collect(
         model = run.model
         test = run.test
     except UserError as error:
-        report.notes.append(f"{error}. Then write this page again: epitomic report {run.folder}")
+        kept = run.config is not None or not run.finished  # the weights are here, or still to come
+        again = f". Then write this page again: epitomic report {run.folder}"
+        report.notes.append(f"{error}{again if kept else ''}")
         return report
     if not epitomic_layers(model):
         report.notes.append(f"{run.model_name} has no epitomic layer: there are no positions and no matches to show.")
@@ -134,7 +138,7 @@ def _rebuild(report: RunReport, seen: Split) -> None:
     _, matches = match_layers(run.model, run.to_input(chosen))
     match = first_match(matches)
     if match is not None:
-        report.rebuilt_from = chosen
+        report.rebuilt_from, report.rebuilt_labels = chosen, seen.labels[firsts].tolist()
         report.rebuilt = [reconstruct(match, matches=count) for count in (1, 4, None)]
 
 

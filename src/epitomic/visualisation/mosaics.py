@@ -16,8 +16,18 @@ from torch import nn
 from epitomic.errors import UserError
 from epitomic.layers import EpitomicConv2d, MaxoutConv2d, NormConv2d
 from epitomic.visualisation.receptive import convolutional_layers
-from epitomic.visualisation.runs import RunView, labels
-from epitomic.visualisation.style import LIGHT, Picture, Theme, drawing, new_figure, place_text, show_picture, tile
+from epitomic.visualisation.runs import RunView, titles
+from epitomic.visualisation.style import (
+    LIGHT,
+    Picture,
+    Theme,
+    drawing,
+    fit_text,
+    new_figure,
+    place_text,
+    show_picture,
+    tile,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -166,12 +176,10 @@ def filters_figure(
     found = [first_epitomes(run.model) for run in runs]
     fine = SMOOTH if smooth else 1  # pixels of a picture per weight
     pictures = [mosaic(e, contrast=contrast, colour=colour, smooth=smooth) for e in found]
-    names = labels(runs)
     captions = []
-    for number, (name, run, epitomes) in enumerate(zip(names, runs, found, strict=True)):
+    for number, (name, epitomes) in enumerate(zip(titles(runs), found, strict=True)):
         letter = f"({chr(97 + number % 26)}) " if len(runs) > 1 else ""
-        seed = f", seed {run.seed}" if names.count(name) > 1 else ""
-        captions.append((f"{letter}{name}{seed}", epitomes.text + (", normalised" if epitomes.centred else "")))
+        captions.append((f"{letter}{name}", epitomes.text + (", normalised" if epitomes.centred else "")))
     rows = _flow(pictures, per_row=1 if len(runs) == 1 else 2 if len(runs) in (2, 4) else 3)
     margin, caption, between = 20, 56, 36
     widest = max(sum(pictures[i].shape[1] for i in row) for row in rows)
@@ -191,8 +199,10 @@ def filters_figure(
                 down, over = picture.shape[0] * scale, picture.shape[1] * scale
                 show_picture(figure, picture, left + (width - over) / 2, top + (height - down) / 2, over, down)
                 middle = left + width / 2
-                place_text(figure, middle, top + height + 10, captions[index][0], ha="center", weight="bold")
-                place_text(figure, middle, top + height + 28, captions[index][1], ha="center", color=theme.muted)
+                name, text = captions[index]
+                name = fit_text(name, width + between / 2, weight="bold")
+                place_text(figure, middle, top + height + 10, name, ha="center", weight="bold")
+                place_text(figure, middle, top + height + 28, text, ha="center", color=theme.muted)
                 left += width + between
             top += height + caption
     return figure

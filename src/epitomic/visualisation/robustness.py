@@ -42,7 +42,7 @@ class ShiftRow:
         dataset: Whose test set.
         model: The network.
         seed: Of its training.
-        run: Its folder's name.
+        run: Its folder.
         shift: Pixels.
         direction: ``"left"``, ``"right"``, ``"up"``, ``"down"``, or ``"none"`` for the images as they are.
         images: How many.
@@ -111,7 +111,7 @@ def measure_shifts(
         changed = float((predicted != plain).double().mean())
         rows.append(
             ShiftRow(
-                run.dataset, run.model_name, run.seed, run.name, shift, direction, len(test), errors,
+                run.dataset, run.model_name, run.seed, str(run.folder), shift, direction, len(test), errors,
                 errors / len(test), changed,
             )
         )  # fmt: skip
@@ -122,7 +122,7 @@ def summarize(rows: Iterable[ShiftRow], value: str = "error") -> dict[int, list[
     """Shift -> one mean over directions per run."""
     runs: dict[int, dict[str, list[float]]] = {}
     for row in rows:
-        runs.setdefault(row.shift, {}).setdefault(f"{row.run} {row.seed}", []).append(getattr(row, value))
+        runs.setdefault(row.shift, {}).setdefault(row.run, []).append(getattr(row, value))
     return {shift: [float(np.mean(v)) for v in by_run.values()] for shift, by_run in sorted(runs.items())}
 
 
@@ -181,11 +181,11 @@ def robustness_figure(
         ):
             everything = []
             for number, (label, rows) in enumerate(groups.items()):
-                colour = theme.series[number % len(theme.series)]
+                colour, style = theme.line(number)
                 points = summarize(rows, value)
                 shifts = list(points)
                 mean = [100 * float(np.mean(v)) for v in points.values()]
-                axes.plot(shifts, mean, "o-", markersize=4, color=colour, linewidth=2, label=label)
+                axes.plot(shifts, mean, style, marker="o", markersize=4, color=colour, linewidth=2, label=label)
                 low, high = ([100 * f(v) for v in points.values()] for f in (min, max))
                 if max(map(len, points.values())) > 1:
                     axes.fill_between(shifts, low, high, color=colour, alpha=0.18, linewidth=0)

@@ -66,8 +66,10 @@ class RunView:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """Their names, in the order of the labels."""
-        return tuple(map(str, (self.config or {}).get("classes", ())))
+        """Their names, in the order of the labels; numbers where they have no names."""
+        config = self.config or {}
+        names = [str(name) for name in config.get("classes") or ()]
+        return (*names, *map(str, range(len(names), int(config.get("num_classes", 0)))))
 
     @property
     def finished(self) -> bool:
@@ -75,6 +77,11 @@ class RunView:
         return self.results is not None
 
     def _check_weights(self) -> None:
+        if self.config is None and self.results is not None:
+            raise UserError(
+                f"{self.folder} is finished, but its weights are not kept there: `epitomic reproduce` leaves them in "
+                "the folder that its --runs names"
+            )
         if self.config is None:
             raise UserError(
                 f"{self.folder} has no weights yet, they come with the end of the first epoch: "
@@ -160,10 +167,10 @@ def open_run(folder: str | Path, data_dir: str | None = None) -> RunView:
         raise UserError(f"no folder {folder}: RUN is what `epitomic train ... --out RUN` made")
     names = ("recipe.json", "config.json", "run.json", "results.json")
     recipe, config, facts, results = (read_json(folder / n) if (folder / n).is_file() else None for n in names)
-    if recipe is None and config is None:
-        raise UserError(f"{folder} is no run folder: it has neither recipe.json nor config.json")
     if not (folder / "model.safetensors").is_file():
         config = None
+    if recipe is None and config is None:
+        raise UserError(f"{folder} is no run folder: it has neither recipe.json nor config.json with model.safetensors")
     return RunView(folder, recipe or {}, config, facts or {}, results, _read_metrics(folder / "metrics.csv"), data_dir)
 
 
@@ -175,21 +182,48 @@ def open_runs(folders: Sequence[str | Path], data_dir: str | None = None) -> lis
 def labels(runs: Sequence[RunView]) -> list[str]:
     """A short name for each run: the network, and the folder where networks or image sets would not tell them apart.
 
-    Runs that differ in their seed alone have the same name.
+    Runs that differ in their seed alone have the same name, and no others.
     """
-    groups = [group_key(run) for run in runs]
-    names = [run.model_name for run in runs]
-    if len({run.dataset for run in runs}) > 1:
-        names = [f"{name}, {run.dataset}" for name, run in zip(names, runs, strict=True)]
-    keys: dict[str, set[str]] = {}
-    for name, group in zip(names, groups, strict=True):
-        keys.setdefault(name, set()).add(group)
-    return [f"{n} ({r.name})" if len(keys[n]) > 1 else n for n, r in zip(names, runs, strict=True)]
+    firsts = {group_key(run): run for run in reversed(runs)}  # the first run of each group
+    several = len({run.dataset for run in runs}) > 1
+    alike: dict[str, list[str]] = {}  # groups by a name without a folder
+    for key, run in firsts.items():
+        alike.setdefault(f"{run.model_name}, {run.dataset}" if several else run.model_name, []).append(key)
+    names = {}
+    for name, keys in alike.items():
+        ends = path_ends([firsts[key].folder for key in keys])
+        names.update({key: f"{name} ({end})" if len(keys) > 1 else name for key, end in zip(keys, ends, strict=True)})
+    return [names[group_key(run)] for run in runs]
+
+
+def titles(runs: Sequence[RunView]) -> list[str]:
+    """A name for each run, no two the same where their folders are not: `labels`, and what tells seeds apart."""
+    names = labels(runs)
+    names = [f"{n}, seed {r.seed}" if names.count(n) > 1 else n for n, r in zip(names, runs, strict=True)]
+    ends = path_ends([run.folder for run in runs])
+    return [f"{n} ({end})" if names.count(n) > 1 else n for n, end in zip(names, ends, strict=True)]
+
+
+def path_ends(folders: Sequence[Path]) -> list[str]:
+    """The last parts of the paths, as few as tell them apart.
+
+    >>> path_ends([Path("runs/mnist/small-0"), Path("runs/cifar/small-0")])
+    ['mnist/small-0', 'cifar/small-0']
+    """
+    paths = [folder.resolve() for folder in folders]
+    ends: list[str] = []
+    count = 0
+    while len(set(ends)) < len(set(paths)):
+        count += 1
+        ends = [Path(*path.parts[-count:]).as_posix() for path in paths]
+    return ends
 
 
 def group_key(run: RunView) -> str:
     """The same for runs that differ in their seed alone."""
-    return repr(sorted((k, v) for k, v in run.recipe.items() if k != "seed")) if run.recipe else str(run.folder)
+    if not run.recipe:
+        return str(run.folder.resolve())
+    return repr(sorted((k, v) for k, v in run.recipe.items() if k != "seed"))
 
 
 def _entry(recipe: dict[str, Any], group: str, name: str) -> Any:

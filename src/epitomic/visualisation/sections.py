@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from torch import Tensor
@@ -17,7 +17,7 @@ from epitomic.visualisation.mosaics import first_epitomes, mosaic, to_picture
 from epitomic.visualisation.patches import patches_picture
 from epitomic.visualisation.positions import PositionUse
 from epitomic.visualisation.robustness import grouped, robustness_figure, summarize
-from epitomic.visualisation.runs import labels
+from epitomic.visualisation.runs import titles as run_titles
 from epitomic.visualisation.style import HEAT, enlarge
 
 Reports = Sequence[RunReport]
@@ -28,13 +28,19 @@ def percent(share: float | None, digits: int = 2) -> str:
     return "–" if share is None else f"{100 * share:.{digits}f} %"  # noqa: RUF001
 
 
+def span(counts: Iterable[int]) -> str:
+    """Numbers of images that may differ from run to run.
+
+    >>> span([500, 500]), span([500, 60])
+    ('500', '60 to 500')
+    """
+    found = sorted(counts)
+    return f"{found[0]}" if found[0] == found[-1] else f"{found[0]} to {found[-1]}"
+
+
 def titles(reports: Reports) -> list[str]:
-    """A name for each run, no two the same where their folders are not."""
-    names = labels([report.run for report in reports])
-    return [
-        f"{name}, seed {report.run.seed}" if names.count(name) > 1 else name
-        for name, report in zip(names, reports, strict=True)
-    ]
+    """A name for each run."""
+    return run_titles([report.run for report in reports])
 
 
 def overview(reports: Reports) -> str:
@@ -62,12 +68,13 @@ def _figures(report: RunReport) -> tuple[str, ...]:
     best = results.get("validation_error")  # of the epoch whose weights are kept
     if best is None:
         best = min((row["val_error"] for row in run.metrics if "val_error" in row), default=None)
+    done = f"{len(run.metrics)}" + ("" if run.finished else f" of {run.recipe.get('epochs', '?')}")
     seconds = results.get("wall_seconds")
     images = run.metrics[-1].get("step", 0) * float(run.recipe.get("batch_size", 0)) if run.metrics else 0
     return (
         percent(results["test"]["error"] if "test" in results else None),
         percent(results.get("validation_error", best)),
-        f"{len(run.metrics)}" + ("" if run.finished else f" of {run.recipe.get('epochs', '?')}"),
+        done if run.recipe else none,
         f"{results['parameters']:,}" if "parameters" in results else none,
         duration(seconds) if seconds else none,
         f"{images / seconds:,.0f}" if seconds and images else none,
@@ -86,7 +93,7 @@ def convergence(reports: Reports) -> str:
     )
     rows = [
         (title, *(f"{run.metrics[-1][m]:.4f}" if m in run.metrics[-1] else "" for m in METRICS))
-        for title, run in zip(labels(runs), runs, strict=True)
+        for title, run in zip(run_titles(runs), runs, strict=True)
     ]
     table = html.details("The last epoch in figures", html.table(("", *METRICS.values()), rows))
     lead = "One line a network; where there are several seeds, their mean and a band from the least to the largest."
@@ -131,7 +138,9 @@ def positions(reports: Reports) -> str:
         for use in report.positions:
             name = short_name(use.name)
             cards.append(html.card(f"{title}: {name}" if len(reports) > 1 else name, _use(use)))
-    count = max((report.position_images for report in reports), default=0)
+    if not cards:
+        return ""
+    count = span(report.position_images for report in reports if report.positions)
     lead = (
         f"Every patch matches each epitome at one of its D × D positions. Shares of wins over {count} test images: all "
         "epitomes together, then each on its own, the stronger the colour, the more often. One that never wins is "
@@ -173,7 +182,8 @@ def matches(reports: Reports) -> str:
     for title, report in zip(titles(reports), reports, strict=True):
         if report.rebuilt_from is None:
             continue
-        rows = [_thumbnails(report.rebuilt_from, [f"test image {i}" for i in range(len(report.rebuilt_from))], None)]
+        alts = [f"test image of class {report.run.classes[label]}" for label in report.rebuilt_labels]
+        rows = [_thumbnails(report.rebuilt_from, alts, None)]
         for rebuilt in report.rebuilt:
             pixels = report.run.to_pixels(rebuilt.image)
             kind = {1: "the best match of each patch", None: "all matches, weighted by response"}.get(
@@ -207,22 +217,23 @@ def robustness(reports: Reports) -> str:
     if not shown:
         return ""
     groups = grouped([report.run for report in shown], [report.shifts for report in shown])
-    most = max(row.shift for row in shown[0].shifts)
-    last = "; ".join(f"{n}: {percent(float(np.mean(summarize(rows)[most])), 1)}" for n, rows in groups.items())
-    alt = f"Line charts of the error and of the changed predictions against the shift. Error at {most} pixels: {last}."
+    errors = {name: summarize(rows) for name, rows in groups.items()}
+    last = "; ".join(f"{n}: {percent(float(np.mean(v[max(v)])), 1)} at {max(v)} pixels" for n, v in errors.items())
+    alt = f"Line charts of the error and of the changed predictions against the shift. Error of {last}."
     chart = html.chart(
         lambda theme, size: robustness_figure(groups, theme=theme, size=size), alt, wide=(1100, 400), narrow=(360, 560)
     )
-    shifts = list(summarize(shown[0].shifts))
-    rows = [
-        (f"{name}, {what}", *(percent(float(np.mean(v)), 1) for v in summarize(rows, key).values()))
-        for name, rows in groups.items()
-        for key, what in (("error", "error"), ("changed", "changed"))
-    ]
+    shifts = sorted({shift for values in errors.values() for shift in values})  # small images are moved less far
+    rows = []
+    for name, measured in groups.items():
+        for what in ("error", "changed"):
+            values = summarize(measured, what)
+            cells = (percent(float(np.mean(values[s])) if s in values else None, 1) for s in shifts)
+            rows.append((f"{name}, {what}", *cells))
     table = html.details("In figures", html.table(("pixels", *map(str, shifts)), rows))
     lead = (
-        f"{shown[0].shifts[0].images} test images moved by whole pixels, mean over left, right, up and down: "
-        "how many are wrong, and how many are given another class than before."
+        f"{span(r.shifts[0].images for r in shown)} test images moved by whole pixels, mean over left, right, up and "
+        "down: how many are wrong, and how many are given another class than before."
     )
     return html.section("robustness", "Robustness to shifts", lead, html.card("", chart, table))
 
