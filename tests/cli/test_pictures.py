@@ -24,7 +24,7 @@ def test_every_command_draws(folder: Path, tmp_path: Path, capsys: pytest.Captur
         ["filters", folder, "--epitome", "2", "--out", out / "epitome"],
         ["filters", folder, "--layer", "2", "--images", "40", "--out", out / "patches"],
         ["curves", folder, "--out", out / "curves", "--against", "seconds", "--scale", "linear"],
-        ["curves", folder, "--out", out / "epochs"],
+        ["curves", folder, "--out", out / "epochs.png"],
         ["explain", folder, tmp_path / "red.png", "--out", out / "red"],
         ["explain", folder, "3", "--out", out / "three"],
         ["robustness", folder, "--images", "20", "--shifts", "1", "--out", out / "robustness"],

@@ -151,14 +151,14 @@ def fit_text(text: str, width: float, **font: Any) -> str:
 
 
 def save_figure(figure: Figure, stem: str | Path) -> list[Path]:
-    """Writes STEM.png and STEM.svg.
+    """Writes STEM.png and STEM.svg; ``stem`` may have one of these endings already.
 
     Raises:
         UserError: If they cannot be written.
     """
     files = []
     for kind in ("png", "svg"):
-        path = Path(f"{stem}.{kind}")
+        path = Path(f"{str(stem).removesuffix('.png').removesuffix('.svg')}.{kind}")
         contents = encode_figure(figure, kind)
         write_atomically(path, lambda temporary, contents=contents: temporary.write_bytes(contents))  # type: ignore[misc]
         files.append(path)
