@@ -33,16 +33,18 @@ RECIPES: dict[str, Recipe] = {
         epochs=40,
         ema=0.98,
     ),
-    # Beyond the paper's ingredients: batch norm, averaged weights, a rate that falls to zero. The last epoch is kept:
-    # choosing among the last ones by 5,000 images is choosing noise. Dropout and weight decay are those of the least
-    # validation loss (10,000 images, 10 epochs, one run each): 0.0185, against 0.0209 with the defaults 0.1 and 5e-4,
-    # and 0.0198 with 0.25 and 5e-4. By the validation error, 0.45 to 0.50 %, they could not be told apart.
+    # Beyond the paper's ingredients: batch norm, averaged weights, a rate that falls to zero, label smoothing. The last
+    # epoch is kept: choosing among the last ones by 5,000 images is choosing noise. Chosen by short runs, one each, on
+    # 10,000 validation images. 10 epochs, by their loss: dropout 0.2 and weight decay 1e-3, 0.0185; 0.1 and 5e-4,
+    # 0.0209; 0.25 and 5e-4, 0.0198. 8 epochs, by their error: label smoothing 0.1, 0.51 %, in batches of 64 too; none,
+    # 0.58 %; dropout 0.35, 0.68 %.
     "mnist": Recipe(
         data=MNIST,
         model=replace(SMALL, conv_dropout=0.2),
         optimizer=Optimizer(lr=0.1, nesterov=True, weight_decay=1e-3),
         schedule=Schedule(name="linear", warmup=1),
-        epochs=12,
+        epochs=16,
+        label_smoothing=0.1,
         ema=0.998,
         keep="last",
     ),
