@@ -53,9 +53,10 @@ def test_twenty_kills(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_twenty_kills_of_two_processes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("batch_norm", ["false", "true"])
+def test_twenty_kills_of_two_processes(batch_norm: str, tmp_path: Path) -> None:
     straight, out = tmp_path / "straight", tmp_path / "run"
-    options = ("--epochs", "8")
+    options = ("--epochs", "8", "--model.batch_norm", batch_norm)
     subprocess.run(command(straight, "--devices", "2", *options), check=True, capture_output=True)
     assert crash_until_done(out, 20, 2, *options, devices=2) == 20
     subprocess.run(command(out, "--resume", "--devices", "2", *options), check=True, capture_output=True)

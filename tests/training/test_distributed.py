@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from epitomic.data import Part
+from epitomic.evaluation import score
+from epitomic.models import from_pretrained
+from epitomic.training.loop import Settings, open_feed
+from epitomic.training.run import Run
 from tests.training.conftest import SHORT, command, run
+from tests.training.test_crash import crash_until_done
+from tests.training.test_run import assert_same
 
 ONE_EPOCH = (*SHORT[:4], "1", *SHORT[5:], "--ema", "0")  # `--epochs 1`; dropout and augmentation are on
 
@@ -39,6 +47,24 @@ def test_two_processes(single: Path, tmp_path: Path) -> None:
     assert finished.returncode == 0, finished.stderr
     assert finished.stdout.count("test error") == 1
     assert_close(single, tmp_path / "run")
+
+
+def test_batch_norms_are_those_of_the_first_process(tmp_path: Path) -> None:
+    """Every process validates the network that is kept, and a resumed run goes on with that one."""
+    options = ("--devices", "2", "--model.batch_norm", "true", "--epochs", "2", "--keep", "last")
+    straight, out = tmp_path / "straight", tmp_path / "run"
+    subprocess.run(command(straight, *options), capture_output=True, timeout=300, check=True)
+    recipe = Run(straight).read_recipe()
+    validation = open_feed(recipe, Settings()).validation(Part())
+    assert score(from_pretrained(straight), validation).loss == pytest.approx(last_row(straight)["val_loss"], rel=1e-6)
+    assert crash_until_done(out, 1, 0, *options[2:], devices=2) == 1
+    subprocess.run(command(out, "--resume", *options), capture_output=True, timeout=300, check=True)
+    assert_same(straight, out)
+
+
+def last_row(out: Path) -> dict[str, float]:
+    row = list(csv.DictReader((out / "metrics.csv").open()))[-1]
+    return {name: float(value) for name, value in row.items()}
 
 
 def test_accumulation(single: Path, tmp_path: Path) -> None:

@@ -151,6 +151,18 @@ def test_a_loss_that_is_not_finite_stops_with_the_facts(tmp_path: Path) -> None:
     assert "Traceback" not in finished.stderr
 
 
+@pytest.mark.parametrize(
+    ("options", "what"), [("--batch_size 1200", "validation loss"), ("--batch_size 600 --save-every 0", "network")]
+)
+def test_weights_that_are_not_finite_are_not_saved(options: str, what: str, tmp_path: Path) -> None:
+    """The first step breaks them, and its loss, taken before, is finite: the end of an epoch and a save must see it."""
+    finished = run(tmp_path / "run", "--optimizer.lr", "1e300", "--schedule.warmup", "0", *options.split())
+    assert finished.returncode == 2
+    assert f"the {what} is not finite at step 1 (epoch 1) with learning rate 1e+300" in finished.stderr
+    assert "there is no checkpoint yet" in finished.stderr
+    assert not list((tmp_path / "run").rglob("*.safetensors"))
+
+
 def test_a_damaged_newest_checkpoint_falls_back(straight: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     shutil.copytree(straight, out)

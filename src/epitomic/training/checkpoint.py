@@ -38,9 +38,13 @@ class Checkpoints:
         """Those there are, the newest last."""
         return sorted(self.folder.glob(f"step-*{SUFFIX}"))
 
+    def path(self, step: int) -> Path:
+        """Of the one after so many steps, be it there or not."""
+        return self.folder / f"step-{step:010d}{SUFFIX}"
+
     def save(self, step: int, tensors: dict[str, Tensor], state: dict[str, Any]) -> Path:
         """Writes one, then removes all but the newest ones."""
-        path = self.folder / f"step-{step:010d}{SUFFIX}"
+        path = self.path(step)
         try:
             save_tensors(path, tensors, {"format": FORMAT, **state})
         except UserError as error:
@@ -51,7 +55,7 @@ class Checkpoints:
         return path
 
     def load(self) -> tuple[Path, dict[str, Tensor], dict[str, Any]] | None:
-        """The newest one that is whole, or None if there are none. Damaged ones are set aside, with a warning.
+        """The newest one that is whole, or None if there are none. Damaged ones are passed over, with a warning.
 
         Raises:
             UserError: If there are some and all are damaged.

@@ -12,6 +12,7 @@ import signal
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -144,9 +145,11 @@ class Trainer:
         self.optimizer = create_optimizer(self.model, recipe.optimizer)
         self.rate = LearningRate(recipe.schedule, recipe.optimizer.lr, len(self.feed), recipe.epochs)
         self.state = State()
-        self._restore()
+        restored = self._restore()
         self.wrapped, self.wrapped_optimizer = self.fabric.setup(self.model, self.optimizer)
-        self.fabric.barrier()  # every process has read the checkpoint before the first writes another
+        self.fabric.barrier()  # every process has read the checkpoint before the first renames or writes another
+        if self.main and restored is not None:
+            self.run.checkpoints.set_aside_after(restored)
 
     @property
     def step(self) -> int:
@@ -163,7 +166,7 @@ class Trainer:
 
         Raises:
             Stopped: After Ctrl-C or SIGTERM, when the step is done and saved.
-            UserError: If the loss is no longer finite, or a file cannot be written.
+            UserError: If the loss or a weight is no longer finite, or a file cannot be written.
         """
         recipe, state = self.recipe, self.state
         if self.main:
@@ -185,7 +188,7 @@ class Trainer:
                     due = time.monotonic() - saved > self.settings.save_every
                     sums, due, stopped = self._sum_over_processes(sums, due, stop.received)
                     if not math.isfinite(sums.loss):
-                        raise UserError(self._not_finite(lr))
+                        raise self._not_finite("loss", self.step + 1)
                     state.bad += self.feed.count(state.batch) - sums.images
                     if state.bad > BAD_SHARE * self.feed.images:
                         raise too_many(state.bad, self.feed.images, self.feed.bad)
@@ -216,7 +219,7 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = lr * group["rate"]
         # The gradient is the mean over the images of the global batch, in whatever parts they come.
-        share = self.feed.count(state.batch) / self.fabric.world_size / recipe.accumulate
+        share = self.feed.count(state.batch) / self.fabric.world_size  # whose gradients are then averaged
         loss_sum, errors, count = 0.0, 0, 0
         for piece, places in enumerate(self.part.slices(recipe.batch_size)):
             images, labels = next(stream)
@@ -228,7 +231,7 @@ class Trainer:
                 loss = F.cross_entropy(
                     scores, labels, ignore_index=SKIP, label_smoothing=recipe.label_smoothing, reduction="sum"
                 )
-                self.fabric.backward(loss / share / recipe.accumulate)
+                self.fabric.backward(loss / share)
             loss_sum += loss.item()
             errors += int(((scores.detach().argmax(1) != labels) & (labels != SKIP)).sum())
             count += int((labels != SKIP).sum())
@@ -236,9 +239,20 @@ class Trainer:
             self.fabric.clip_gradients(self.wrapped, self.wrapped_optimizer, max_norm=recipe.optimizer.max_norm)
         self.wrapped_optimizer.step()
         self.wrapped_optimizer.zero_grad()
+        self._share_statistics()
         if self.average:
             self.average.update(step)
         return Sums(loss_sum, errors, count)
+
+    def _share_statistics(self) -> None:
+        """Gives every process the first one's running statistics, each having seen its own part of the batch.
+
+        After every step, whatever the clock has saved: so all processes have the network, and the average of it, that a
+        checkpoint or an epoch's weights hold.
+        """
+        if self.fabric.world_size > 1:
+            for buffer in self.model.buffers():
+                torch.distributed.broadcast(buffer, src=0)
 
     def _sum_over_processes(self, sums: Sums, due: bool, stop: int) -> tuple[Sums, bool, bool]:
         """Sums of the step, and what any process wants, so that all do the same."""
@@ -252,6 +266,8 @@ class Trainer:
         """Validates, keeps the weights if they are the best so far, notes the figures, turns to the next epoch."""
         state = self.state
         val_loss, val_error, val_top5_error = self._validate()
+        if not math.isfinite(val_loss):
+            raise self._not_finite("validation loss", self.step)
         better = state.best_error is None or (val_error, val_loss) < (state.best_error, state.best_loss)
         if better or self.recipe.keep == "last":
             state.best_error, state.best_loss, state.best_epoch = val_error, val_loss, state.epoch
@@ -291,7 +307,9 @@ class Trainer:
         return total.cpu()
 
     def _save(self) -> str:
-        """Writes a checkpoint; its path."""
+        """Writes a checkpoint, but none of broken weights; its path."""
+        if not all(bool(p.isfinite().all()) for p in self.model.parameters()):
+            raise self._not_finite("network", self.step)
         if self.main:
             contents = {
                 "recipe": to_dict(self.recipe),
@@ -302,13 +320,13 @@ class Trainer:
             tensors = checkpoint.collect(self.model, self.optimizer, self.average)
             self.run.checkpoints.save(self.step, tensors, contents)
         self.fabric.barrier()
-        return str(self.run.checkpoints.files()[-1])
+        return str(self.run.checkpoints.path(self.step))
 
-    def _restore(self) -> None:
-        """Takes up the newest whole checkpoint, if there is one."""
+    def _restore(self) -> Path | None:
+        """Takes up the newest whole checkpoint, if there is one; its path."""
         found = self.run.checkpoints.load()
         if found is None:
-            return
+            return None
         path, tensors, contents = found
         self.run.check_same(self.recipe, str(path), from_dict(Recipe, contents["recipe"], str(path)))
         if contents.get("images") != self.feed.fingerprint:
@@ -316,15 +334,14 @@ class Trainer:
         checkpoint.restore(tensors, self.model, self.optimizer, self.average, path)
         self.state = State(**contents["state"])
         self.rate.restore(contents["rate"])
-        if self.main:
-            self.run.checkpoints.set_aside_after(path)
+        return path
 
-    def _not_finite(self, lr: float) -> str:
+    def _not_finite(self, what: str, step: int) -> UserError:
         files = self.run.checkpoints.files()
         good = f"the last good checkpoint is {files[-1]}" if files else "there is no checkpoint yet"
-        return (
-            f"the loss is not finite at step {self.step + 1} (epoch {self.state.epoch + 1}) with learning rate {lr:g}: "
-            f"try a lower --optimizer.lr than {self.recipe.optimizer.lr:g}; {good}"
+        return UserError(
+            f"the {what} is not finite at step {step} (epoch {(step - 1) // len(self.feed) + 1}) with learning rate "
+            f"{self.rate.at(step - 1):g}: try a lower --optimizer.lr than {self.recipe.optimizer.lr:g}; {good}"
         )
 
 
