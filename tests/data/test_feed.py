@@ -8,10 +8,13 @@ import pytest
 import torch
 
 from epitomic.data import Part, Photographs
+from epitomic.data.crops import center_crop
 from epitomic.data.feed import SKIP, Feed
 from epitomic.data.open import open_photographs
 from epitomic.data.photographs import PhotographFeed
+from epitomic.data.pixels import BadImageError
 from epitomic.data.prepare import prepare
+from epitomic.data.views import evaluation_batches
 from epitomic.errors import UserError
 from tests.photographs import make_folders
 
@@ -58,6 +61,33 @@ def test_each_sample_once_and_the_same_batches(
     assert [feed.count(batch) for batch in range(len(feed))] == [6, 6, 6, 3]
 
 
+def test_what_does_not_count_is_other_images_of_the_batch(
+    store: Path, straight: tuple[torch.Tensor, torch.Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Zeros would enter the statistics of batch norms."""
+    images, labels = straight
+    assert torch.equal(images[3, 3:], images[3, :3])
+    feed = open_feed(store)
+    spoiled, read = feed.order(1)[0, 2].item(), feed.train.read
+
+    def read_all_but_one(index: int) -> object:
+        if index == spoiled:
+            raise BadImageError("spoiled")
+        return read(index)
+
+    monkeypatch.setattr(feed.train, "read", read_all_but_one)
+    filled, known = next(feed.stream(1, 0, Part()))
+    assert known.tolist() == [SKIP if place == 2 else label for place, label in enumerate(labels[0].tolist())]
+    assert torch.equal(filled[2], filled[0])
+    assert torch.equal(filled[known != SKIP], images[0][known != SKIP])
+    assert len(feed.bad) == 1
+
+
+def test_the_size_that_is_told_is_the_stores(store: Path) -> None:
+    feed = open_photographs("photographs", store, Photographs(crop=20), batch_size=BATCH, seed=SEED, workers=0)
+    assert feed.describe()["photographs"] == {**vars(Photographs(crop=20)), "size": 24}
+
+
 @pytest.mark.parametrize("first", range(4))
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_stream_goes_on_in_the_middle(
@@ -85,6 +115,18 @@ def test_validation_is_shared_out(processes: int, store: Path) -> None:
     assert sorted(torch.cat(labels).tolist()) == sorted(feed.val.labels.tolist())
     images, _ = next(iter(feed.tests(torch.device("cpu"))["test"]))
     assert images.shape[1:] == (10, 3, 20, 20)
+
+
+def test_a_process_counts_its_own_bad_images(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    feed = open_feed(store)
+    monkeypatch.setattr("epitomic.data.views.BAD_SHARE", 0.1)
+
+    def read_none(index: int) -> object:
+        raise BadImageError("spoiled")
+
+    monkeypatch.setattr(feed.val, "read", read_none)
+    with pytest.raises(UserError, match="2 of 2 images cannot be read"):  # of all, 2 of 15
+        list(evaluation_batches(feed.val, center_crop, 20, feed.standardize, samples=torch.arange(2)))
 
 
 def test_a_crop_that_does_not_fit(store: Path) -> None:

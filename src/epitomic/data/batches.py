@@ -45,7 +45,7 @@ class Standardize:
         return cls(mean=found[0], std=found[1])
 
     def __call__(self, images: Tensor) -> Tensor:
-        """(N, C, H, W) on the scale of 0 to 1, standardised."""
+        """(N, C, H, W) on the scale of 0 to 1, standardised in place."""
         mean, std = (
             torch.tensor(v, dtype=images.dtype, device=images.device).reshape(1, -1, 1, 1)
             for v in (self.mean, self.std)

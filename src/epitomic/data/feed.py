@@ -14,7 +14,7 @@ from epitomic.errors import UserError
 Batch = tuple[Tensor, Tensor]
 """Images, (N, C, H, W), or several views of each, (N, V, C, H, W), standardised; and labels, (N,), int64."""
 
-SKIP = -100  # the label of what is not there: a bad image, or the room left in an epoch's last batch
+SKIP = -100  # the label of what does not count: in place of a bad image, or in the room left in an epoch's last batch
 BAD_SHARE = 0.01  # of the images of an epoch: with more bad ones than this, the run stops
 
 

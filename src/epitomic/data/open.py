@@ -12,7 +12,7 @@ from torch.utils.data import Dataset
 from epitomic.data.color import ColorStatistics, ColorSums
 from epitomic.data.crops import Photographs
 from epitomic.data.folders import SPLITS, FolderImages, check_classes, list_images
-from epitomic.data.photographs import PhotographFeed, check_crop
+from epitomic.data.photographs import PhotographFeed
 from epitomic.data.pixels import BadImageError, need_images
 from epitomic.data.sets import DATA_VARIABLE, data_root
 from epitomic.data.store import STATISTICS, StoreImages, is_store
@@ -77,6 +77,12 @@ def open_split(root: Path, split: str | None, size: int) -> ImageSource:
     if split is None and any((root / name).is_dir() for name in SPLITS):
         split = "train"
     return FolderImages(list_images(root / split if split else root), size)
+
+
+def check_crop(crop: int, size: int) -> None:
+    """An error unless crops fit into images."""
+    if crop > size:
+        raise UserError(f"--crop {crop} does not fit into images with a short side of {size}: it must be at most that")
 
 
 def read_statistics(root: Path, train: ImageSource, workers: int) -> ColorStatistics:

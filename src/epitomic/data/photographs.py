@@ -4,11 +4,13 @@ An epoch is a new order of all samples, a function of (seed, epoch). What happen
 epoch, sample). Worker processes make whole pieces of batches, and torch's ``DataLoader`` gives them out in order, so
 that neither the number of workers nor that of processes changes a bit, and a stream can begin at any batch.
 
-Every sample is seen once in an epoch: the last batch may be a smaller one, and then has empty places.
+Every sample is seen once in an epoch: the last batch may be a smaller one. Its empty places, and those of bad images,
+have other images of the batch again, which do not count: zeros would enter the statistics of batch norms.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from typing import Any
@@ -22,7 +24,6 @@ from epitomic.data.crops import Photographs, center_crop, choose, random_crop, t
 from epitomic.data.feed import SKIP, Batch, Part
 from epitomic.data.pixels import BadImageError
 from epitomic.data.views import BadImages, ImageSource, Problems, evaluation_batches, load_in_order, to_numbers
-from epitomic.errors import UserError
 from epitomic.rng import generator
 
 
@@ -54,7 +55,6 @@ class PhotographFeed:
         seed: int,
         workers: int = 0,
     ) -> None:
-        check_crop(config.crop, train.size)
         self.name, self.train, self.val, self.config = name, train, val, config
         self.batch_size, self.seed, self.workers = batch_size, seed, workers
         self.classes, self.image_size = train.classes, config.crop
@@ -76,10 +76,11 @@ class PhotographFeed:
         return min(self.batch_size, len(self.train) - batch * self.batch_size)
 
     def order(self, epoch: int) -> Tensor:
-        """The samples of an epoch, (batches, batch_size); -1 in the empty places at its end."""
-        order = torch.full((len(self) * self.batch_size,), -1)
-        order[: len(self.train)] = torch.randperm(len(self.train), generator=generator("order", self.seed, epoch))
-        return order.reshape(len(self), self.batch_size)
+        """The samples of an epoch, (batches, batch_size); in an empty place at its end, ~s: s again, not to count."""
+        order = torch.randperm(len(self.train), generator=generator("order", self.seed, epoch))
+        last = order[(len(self) - 1) * self.batch_size :]
+        room = len(self) * self.batch_size - len(order)
+        return torch.cat((order, ~last[torch.arange(room) % len(last)])).reshape(len(self), self.batch_size)
 
     def stream(self, epoch: int, batch: int, part: Part) -> Iterator[Batch]:
         """The pieces of an epoch's batches, from ``batch`` on."""
@@ -117,14 +118,8 @@ class PhotographFeed:
             "dataset": self.name,
             "classes": list(self.classes),
             "standardize": asdict(self.standardize),
-            "photographs": asdict(self.config),
+            "photographs": {**asdict(self.config), "size": self.train.size},  # a store's own, where there is one
         }
-
-
-def check_crop(crop: int, size: int) -> None:
-    """An error unless crops fit into images."""
-    if crop > size:
-        raise UserError(f"--crop {crop} does not fit into images with a short side of {size}: it must be at most that")
 
 
 class _Pieces(Dataset[Any]):
@@ -136,19 +131,26 @@ class _Pieces(Dataset[Any]):
     def __len__(self) -> int:
         return len(self.pieces)
 
-    def __getitem__(self, number: int) -> tuple[Tensor, Tensor, Tensor, Problems]:
-        samples, crop = self.pieces[number].tolist(), self.config.crop
+    def __getitem__(self, piece: int) -> tuple[Tensor, Tensor, Tensor, Problems]:
+        samples, crop = self.pieces[piece].tolist(), self.config.crop
         images = torch.zeros(len(samples), crop, crop, 3, dtype=torch.uint8)
         labels, noise = torch.full((len(samples),), SKIP), torch.zeros(len(samples), 3)
         problems: Problems = []
-        for place, sample in enumerate(samples):
-            if sample < 0:
-                continue
+        good: list[int] = []
+        bad: list[int] = []
+        for place, number in enumerate(samples):
+            sample = number if number >= 0 else ~number
             choice = choose(self.seed, self.epoch, sample)
             try:
                 images[place].numpy()[:] = random_crop(self.source.read(sample), self.config, choice)
             except BadImageError as error:
                 problems.append((self.source.name(sample), str(error)))
+                bad.append(place)
                 continue
-            labels[place], noise[place] = self.source.labels[sample], torch.tensor(choice.noise)
+            noise[place] = torch.tensor(choice.noise)
+            good.append(place)
+            if number >= 0:
+                labels[place] = self.source.labels[sample]
+        for place, other in zip(bad, itertools.cycle(good)):  # none if there are no good ones
+            images[place], noise[place] = images[other], noise[other]
         return images, labels, noise, problems
