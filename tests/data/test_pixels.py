@@ -54,6 +54,17 @@ def test_resizing_is_the_literal_one(width: int, height: int, size: int) -> None
     assert np.abs(np.asarray(resize_square(image, size)) - square).max() <= 1
 
 
+def test_what_would_become_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    thin = Image.new("RGB", (1, 3000))
+    with pytest.raises(BadImageError, match="1 x 3000 pixels would become 24 x 72000, more than 65500"):
+        resize_short(thin, 24)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 2 * 6000 - 1)
+    with pytest.raises(BadImageError, match="limit of 11999"):
+        resize_short(thin, 2)
+    with pytest.raises(BadImageError, match="cannot be written as JPEG"):
+        encode(Image.new("RGB", (1, 70000)), 95)
+
+
 def test_an_image_of_the_right_size_is_not_touched() -> None:
     image = picture(1, width=40, height=32)
     assert resize_short(image, 32) is image

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp")
 FORMATS = ("JPEG", "PNG", "WEBP")
+LONGEST = 65500  # pixels of a side, of a JPEG file
 
 
 class BadImageError(Exception):
@@ -77,14 +78,23 @@ def _to_rgb(image: Image) -> Image:
 
 
 def resize_short(image: Image, size: int) -> Image:
-    """The short side made ``size`` pixels, the aspect kept, nothing cropped. Bilinear, antialiased when it shrinks."""
+    """The short side made ``size`` pixels, the aspect kept, nothing cropped. Bilinear, antialiased when it shrinks.
+
+    Raises:
+        BadImageError: If the image is so long and thin that it would become too large.
+    """
     from PIL import Image as Pillow
 
-    short = min(image.size)
+    short, limit = min(image.size), Pillow.MAX_IMAGE_PIXELS
     if short == size:
         return image
-    wanted = tuple(size if side == short else round(side * size / short) for side in image.size)
-    return image.resize(wanted, Pillow.Resampling.BILINEAR)  # type: ignore[arg-type]
+    width, height = (size if side == short else round(side * size / short) for side in image.size)
+    if max(width, height) > LONGEST or (limit and width * height > limit):
+        raise BadImageError(
+            f"{image.width} x {image.height} pixels would become {width} x {height}, more than {LONGEST} on a side or "
+            f"than Pillow's limit of {limit}"
+        )
+    return image.resize((width, height), Pillow.Resampling.BILINEAR)
 
 
 def resize_square(image: Image, size: int) -> Image:
@@ -95,9 +105,16 @@ def resize_square(image: Image, size: int) -> Image:
 
 
 def encode(image: Image, quality: int) -> bytes:
-    """As JPEG, colour at full resolution."""
+    """As JPEG, colour at full resolution.
+
+    Raises:
+        BadImageError: If it cannot be.
+    """
     file = io.BytesIO()
-    image.save(file, "JPEG", quality=quality, subsampling=0)
+    try:
+        image.save(file, "JPEG", quality=quality, subsampling=0)
+    except OSError as error:
+        raise BadImageError(f"cannot be written as JPEG: {error}") from None
     return file.getvalue()
 
 

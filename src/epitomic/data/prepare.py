@@ -212,8 +212,9 @@ def _convert(path: Path, size: int, quality: int, sums: ColorSums) -> bytes:
         raise BadImageError(f"{type(error).__name__}: {error.strerror}") from None
     image = decode(original)
     resized = resize_short(image, size)
+    contents = original if resized is image else encode(resized, quality)
     sums.add(resized)
-    return original if resized is image else encode(resized, quality)
+    return contents
 
 
 def _write_shard(path: Path, classes: tuple[str, ...], rows: Iterator[dict[str, Any]]) -> None:
@@ -258,7 +259,7 @@ def _finish(store: Path, splits: dict[str, Listing], works: dict[str, list[Work]
     if "train" in splits:
         sums.statistics(index.fingerprint("train")).save(store / STATISTICS)
     write_json(store / INDEX, index.to_json())
-    for leftover in store.glob(f"*/*{TEMPORARY}"):
+    for leftover in store.rglob(f"*{TEMPORARY}"):
         leftover.unlink(missing_ok=True)
     return Prepared(sum(shard.images for shards in held.values() for shard in shards), bad)
 
