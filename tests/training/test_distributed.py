@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from epitomic.data import Part
+from epitomic.errors import UserError
 from epitomic.evaluation import score
 from epitomic.models import from_pretrained
 from epitomic.training.loop import Settings, open_feed
@@ -65,6 +66,20 @@ def test_batch_norms_are_those_of_the_first_process(tmp_path: Path) -> None:
 def last_row(out: Path) -> dict[str, float]:
     row = list(csv.DictReader((out / "metrics.csv").open()))[-1]
     return {name: float(value) for name, value in row.items()}
+
+
+@pytest.mark.parametrize(("begun", "told"), [(True, "epitomic: process 1: no room\n"), (False, "")])
+def test_what_another_process_alone_meets_is_told(
+    begun: bool, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise UserError("no room")
+
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setattr("epitomic.training.loop.train", fail)
+    monkeypatch.setattr("torch.distributed.is_initialized", lambda: begun)
+    finished = run(tmp_path / "run")
+    assert (finished.returncode, finished.stderr) == (2, told)
 
 
 def test_accumulation(single: Path, tmp_path: Path) -> None:

@@ -115,9 +115,11 @@ def _train(args: argparse.Namespace, recipe: Recipe, folder: Run, rank: int) -> 
             again = _command(args, "train", "--resume", "--out", str(folder.folder), *threads, *given_devices(args))
             print(f"stopped; saved as {stopped}\ngo on with: {again}", file=sys.stderr)
         return 128 + stopped.number
-    except UserError:
+    except UserError as error:
         if rank == 0:
             raise
+        if torch.distributed.is_initialized():  # before that, all processes meet the same, and the first one tells
+            print(f"epitomic: process {rank}: {error}", file=sys.stderr)
         return 2
     if rank == 0 and not args.quiet:
         test, seconds = results["test"], results["wall_seconds"]

@@ -122,8 +122,8 @@ def evaluation_batches(
     for images, labels, problems in load_in_order(dataset, workers, device):
         bad.note(problems)
         count += len(problems)
-        if count > BAD_SHARE * len(source):
-            raise too_many(count, len(source), bad)
+        if count > BAD_SHARE * len(samples):
+            raise too_many(count, len(samples), bad)
         if len(labels):
             numbers = to_numbers(images.to(device, non_blocking=True).flatten(0, 1), standardize)
             yield numbers.unflatten(0, images.shape[:2]), labels
