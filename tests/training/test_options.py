@@ -36,6 +36,7 @@ def test_overrides() -> None:
         (["--augmentation.flip", "maybe"], "true or false"),
         (["--schedule", "platou"], "did you mean 'plateau'"),
         (["--data", "mnits"], "did you mean 'mnist'"),
+        (["--precision", "16-mixed"], "did you mean 'bf16-mixed'"),
     ],
 )
 def test_bad_values_name_the_option(words: list[str], message: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,8 +12,10 @@ import torch
 from epitomic.layers import EpitomicConv2d
 from epitomic.models import create_model
 from epitomic.training.averaging import WeightAverage
+from epitomic.training.loop import Settings, Trainer
 from epitomic.training.optimizer import create_optimizer, parameter_groups
-from epitomic.training.recipe import Optimizer, Schedule
+from epitomic.training.recipe import Optimizer, Recipe, Schedule
+from epitomic.training.run import Run
 from epitomic.training.schedule import LearningRate
 from epitomic.training.signals import StopSignals
 
@@ -70,6 +73,17 @@ def test_sgd_is_the_textbook_one() -> None:
         velocity = 0.9 * velocity + 2.0 + 0.01 * weight
         weight -= 0.1 * velocity
     assert layer.weight.flatten()[0].item() == pytest.approx(weight, rel=1e-5)
+
+
+def test_long_gradients_are_shortened(tmp_path: Path) -> None:
+    optimizer = Optimizer(lr=0.5, momentum=0.0, weight_decay=0.0, max_norm=1e-3)
+    recipe = Recipe(optimizer=optimizer, schedule=Schedule(name="constant"), epochs=1, batch_size=1200)  # one step
+    trainer = Trainer(recipe, Run(tmp_path / "run"), Settings(quiet=True))
+    before = [p.detach().clone() for p in trainer.model.parameters()]
+    trainer.train()
+    assert trainer.step == 1
+    moved = torch.cat([(p - old).flatten() for p, old in zip(trainer.model.parameters(), before, strict=True)])
+    assert moved.norm().item() == pytest.approx(0.5 * 1e-3, rel=1e-3)
 
 
 def test_the_average_follows() -> None:

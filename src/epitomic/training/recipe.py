@@ -82,4 +82,4 @@ class Recipe:
     )
     keep: str = option("best", "which epoch's weights: best by validation error, or last", choices=("best", "last"))
     seed: int = option(0, "of everything that is random", at_least=0, below=2**63)
-    precision: str = option("32-true", "of the arithmetic", choices=("32-true", "64-true", "bf16-mixed", "16-mixed"))
+    precision: str = option("32-true", "of the arithmetic", choices=("32-true", "64-true", "bf16-mixed"))
