@@ -192,9 +192,11 @@ def _build(target: Any, state: Any) -> None:
 
 
 def _finish(value: Any) -> Any:
-    """Replaces filled arrays by their tensors, at the top level and in a dictionary's values."""
-    if isinstance(value, dict):
-        return {key: _finish(item) for key, item in value.items()}
+    """Replaces filled arrays by their tensors, at the top level and in the values of a dictionary there."""
+    return {key: _filled(item) for key, item in value.items()} if isinstance(value, dict) else _filled(value)
+
+
+def _filled(value: Any) -> Any:
     if isinstance(value, _Array):
         if value.value is None:
             raise UnpickleError("it has an array without contents")
