@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,8 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     Raises:
         UserError: If the disk is full or the folder cannot be written; what was at ``path`` is still there.
     """
-    temporary = path.with_name(path.name + TEMPORARY)
+    # A name of its own for each process: several may write the same file, on one machine or a shared disk.
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}{TEMPORARY}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write(temporary)

@@ -15,6 +15,7 @@ import torch
 from epitomic.data import Split, download, hold_out, load_set, sets
 from epitomic.data.sets import CifarSource, IdxSource
 from epitomic.errors import UserError
+from epitomic.files import write_atomically
 
 
 def test_idx(idx_source: IdxSource, tmp_path: Path) -> None:
@@ -29,10 +30,11 @@ def test_cifar_layouts_agree(cifar_source: CifarSource, tmp_path: Path) -> None:
     train, test = cifar_source.load(tmp_path)
     assert train.images.shape == (20, 3, 32, 32)
     binary = tmp_path / "cifar-10-batches-bin"
+    kept = binary.rename(tmp_path / "kept")
     for protocol in (2, 4):
-        pickle_batches(binary, tmp_path / "cifar-10-batches-py", protocol)
-        with mock.patch.object(Path, "is_dir", lambda self: self.name != "cifar-10-batches-bin"):
-            again, test_again = cifar_source.load(tmp_path)
+        pickle_batches(kept, tmp_path / "cifar-10-batches-py", protocol)
+        again, test_again = cifar_source.load(tmp_path)
+        binary.mkdir(exist_ok=True)  # as a download that failed leaves it
         assert torch.equal(again.images, train.images)
         assert torch.equal(again.labels, train.labels)
         assert torch.equal(test_again.images, test.images)
@@ -92,6 +94,24 @@ def test_an_archive_gives_only_the_files_asked_for(tmp_path: Path) -> None:
     download._extract(tmp_path / "x.tar.gz", target, ["a.bin", "b.bin"])
     assert [p.name for p in target.iterdir()] == ["a.bin"]
     assert not (tmp_path / "evil").exists()
+
+
+def test_an_archive_that_another_process_unpacks_and_removes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive, target = tmp_path / "x.tar", tmp_path / "target"
+    (tmp_path / "a.bin").write_bytes(b"a")
+    with tarfile.open(archive, "w") as tar:
+        tar.add(tmp_path / "a.bin", "a.bin")
+
+    def write_after_the_other(path: Path, write: Any) -> None:
+        archive.unlink()
+        write_atomically(path, write)
+
+    monkeypatch.setattr(download, "write_atomically", write_after_the_other)
+    download._extract(archive, target, ["a.bin"])
+    assert (target / "a.bin").read_bytes() == b"a"
+    download._extract(archive, target, ["a.bin"])
+    with pytest.raises(UserError, match="cannot unpack"):
+        download._extract(archive, target, ["a.bin", "b.bin"])
 
 
 def test_hold_out_is_stratified_fixed_and_disjoint() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tarfile
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
@@ -22,7 +23,7 @@ def fetch(folder: Path, files: dict[str, str], urls: tuple[str, ...], archive: t
     Raises:
         UserError: If they are missing and cannot be had.
     """
-    missing = [name for name in files if not (folder / name).is_file()]
+    missing = _missing(folder, files)
     if not missing:
         return
     wanted = {archive[0]: archive[1]} if archive else {name: files[name] for name in missing}
@@ -32,6 +33,8 @@ def fetch(folder: Path, files: dict[str, str], urls: tuple[str, ...], archive: t
             if failure is None:
                 break
         else:
+            if not _missing(folder, missing):
+                return  # another process has unpacked the archive, and removed it under our hands
             raise UserError(
                 f"{folder} has no {', '.join(missing)}, and {urls[-1]}{name} cannot be downloaded ({failure}): "
                 f"put {'them' if len(missing) > 1 else 'it'} there, or name the folder that has MNIST/raw, "
@@ -39,6 +42,10 @@ def fetch(folder: Path, files: dict[str, str], urls: tuple[str, ...], archive: t
             )
         if archive:
             _extract(folder / name, folder, missing)
+
+
+def _missing(folder: Path, names: Iterable[str]) -> list[str]:
+    return [name for name in names if not (folder / name).is_file()]
 
 
 def _retrieve(url: str, sha256: str, path: Path) -> str | None:
@@ -95,5 +102,6 @@ def _extract(archive: Path, folder: Path, names: list[str]) -> None:
                 if file is not None:
                     write_atomically(folder / name, partial(_write, file.read()))
     except (tarfile.TarError, OSError, EOFError) as error:
-        raise UserError(f"cannot unpack {archive}: {error}") from None
-    archive.unlink()
+        if _missing(folder, names):  # else another process was faster
+            raise UserError(f"cannot unpack {archive}: {error}") from None
+    archive.unlink(missing_ok=True)

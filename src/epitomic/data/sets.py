@@ -120,11 +120,10 @@ class CifarSource:
         """Training and test set."""
         train = {f"data_batch_{i}": sha256 for i, sha256 in enumerate(self.train, start=1)}
         test = dict(zip(("test_batch",), self.test, strict=True))
-        pickled = root / self.pickled_folder
-        if not (root / self.binary_folder).is_dir() and pickled.is_dir():
-            return self._split(pickled, "", read_pickled, train), self._split(pickled, "", read_pickled, test)
-        folder = root / self.binary_folder
+        folder, pickled = root / self.binary_folder, root / self.pickled_folder
         members = {f"{name}.bin": sha256 for name, sha256 in {**train, **test}.items()}
+        if pickled.is_dir() and not all((folder / name).is_file() for name in members):
+            return self._split(pickled, "", read_pickled, train), self._split(pickled, "", read_pickled, test)
         fetch(folder, members, self.urls, archive=(self.archive, self.archive_sha256))
         return self._split(folder, ".bin", read_binary, train), self._split(folder, ".bin", read_binary, test)
 
