@@ -132,7 +132,10 @@ def test_a_bad_image_is_skipped_counted_and_reported(
 def test_resuming_with_other_images_is_refused(finished: Path, data: Path, tmp_path: Path) -> None:
     make_folders(tmp_path / "in", train=3, val=1)
     assert main(["prepare", str(tmp_path / "in"), str(tmp_path / "store"), "--size", "24", "--quiet"]) == 0
-    result = run(finished, "--resume", recipe=options(tmp_path))
+    out = tmp_path / "run"
+    shutil.copytree(finished, out)
+    (out / "results.json").unlink()
+    result = run(out, "--resume", recipe=options(tmp_path))
     assert result.returncode == 2
     assert "made with other images" in result.stderr
 

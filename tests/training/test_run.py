@@ -79,15 +79,22 @@ def test_a_signal_saves_and_says_how_to_resume(number: int, straight: Path, tmp_
         assert process.returncode == 128 + number
         assert f"epitomic train --resume --out {out}" in errors
         assert "Traceback" not in errors
+        first = json.loads((out / "run.json").read_text())
         assert run(out, "--resume", recipe=["--threads", "1"]).returncode == 0
+        facts = json.loads((out / "run.json").read_text())
+        assert {name: facts[name] for name in first} == first
+        (session,) = facts["sessions"]
+        assert session.keys() == {"command", "commit", "versions", "first_step", "started"}
+        assert session["first_step"] > first["first_step"] == 0
     assert_same(straight, out)
 
 
 def test_resuming_a_finished_run_changes_nothing(straight: Path) -> None:
-    before = (straight / "model.safetensors").read_bytes()
+    before = {path: path.stat().st_mtime_ns for path in straight.rglob("*")}
     finished = run(straight, "--resume", recipe=["--threads", "1"])
     assert finished.returncode == 0, finished.stderr
-    assert (straight / "model.safetensors").read_bytes() == before
+    assert "test error" in finished.stdout
+    assert {path: path.stat().st_mtime_ns for path in straight.rglob("*")} == before
 
 
 @pytest.mark.parametrize(
@@ -168,6 +175,7 @@ def test_a_damaged_newest_checkpoint_falls_back(straight: Path, tmp_path: Path) 
     shutil.copytree(straight, out)
     newest = sorted((out / "checkpoints").iterdir())[-1]
     newest.write_bytes(newest.read_bytes()[:-100])
+    (out / "results.json").unlink()
     finished = run(out, "--resume", recipe=["--threads", "1"])
     assert finished.returncode == 0, finished.stderr
     assert "damaged" in finished.stderr

@@ -25,6 +25,7 @@ from epitomic.data import PHOTOGRAPHS, Batch, Feed, MemoryFeed, Part, load_set, 
 from epitomic.data.feed import BAD_SHARE, SKIP, too_many
 from epitomic.errors import UserError
 from epitomic.evaluation import score
+from epitomic.files import read_json
 from epitomic.models import FitsImages, create_model, from_pretrained, save_pretrained
 from epitomic.models.dropout import key_dropout
 from epitomic.models.registry import model_options
@@ -346,7 +347,7 @@ class Trainer:
 
 
 def train(recipe: Recipe, run: Run, settings: Settings) -> dict[str, Any]:
-    """Trains, then looks at the test set once, with the best weights.
+    """Trains, then looks at the test set once, with the best weights; of a finished run, reads what it found then.
 
     Returns:
         The results, as written to ``results.json``.
@@ -355,6 +356,9 @@ def train(recipe: Recipe, run: Run, settings: Settings) -> dict[str, Any]:
         Stopped: After Ctrl-C or SIGTERM.
         UserError: If anything given does not fit, or the loss is no longer finite.
     """
+    if run.results_path.is_file():
+        run.check_same(recipe, str(run.recipe_path), run.read_recipe())
+        return read_json(run.results_path)
     trainer = Trainer(recipe, run, settings)
     trainer.train()
     if not trainer.main:

@@ -1,7 +1,7 @@
 """The run folder: what a training leaves behind, and where.
 
 recipe.json           the resolved recipe
-run.json              command, commit, versions, machine, seed, wall time
+run.json              command, commit, versions, machine, seed, wall time; what each later session had of these
 metrics.csv           one line an epoch, the same in every repetition
 model.safetensors     the weights of the best epoch by validation error,
 config.json           and the network they are for
@@ -28,7 +28,7 @@ import torch
 
 from epitomic._version import __version__
 from epitomic.errors import UserError
-from epitomic.files import read_json, write_json, write_text
+from epitomic.files import TEMPORARY, read_json, write_json, write_text
 from epitomic.machine import processor
 from epitomic.options import differences, from_dict, to_dict
 from epitomic.training.checkpoint import Checkpoints
@@ -38,6 +38,8 @@ COLUMNS = (
     *("epoch", "step", "lr", "train_loss", "train_error"),
     *("val_loss", "val_error", "val_top5_error", "best_epoch"),
 )
+
+SESSION = ("command", "commit", "versions", "first_step", "started")  # facts that a later session may have of its own
 
 
 class Run:
@@ -57,6 +59,11 @@ class Run:
         return self.folder / "recipe.json"
 
     @property
+    def facts_path(self) -> Path:
+        """How the run was made."""
+        return self.folder / "run.json"
+
+    @property
     def results_path(self) -> Path:
         """The results on the test set."""
         return self.folder / "results.json"
@@ -71,24 +78,30 @@ class Run:
 
     def check_new(self) -> None:
         """An error unless the folder is free for a new run."""
-        written = not self.folder.is_dir() or any(path.suffix != ".tmp" for path in self.folder.iterdir())
+        written = not self.folder.is_dir() or any(path.suffix != TEMPORARY for path in self.folder.iterdir())
         if self.folder.exists() and written:
-            raise UserError(
-                f"--out {self.folder} is not empty: add --resume to go on with the run in it, or name another folder"
-            )
+            hint = "add --resume to go on with the run in it, or name another folder"
+            raise UserError(f"--out {self.folder} is not empty: {hint if self.exists() else 'name another folder'}")
 
-    def check_same(self, recipe: Recipe, source: str, stored: Recipe | None = None) -> None:
-        """An error that names the settings in which ``recipe`` is not the one of the run."""
-        changed = list(differences(stored or self.read_recipe(), recipe))
+    def check_same(self, recipe: Recipe, source: str, stored: Recipe) -> None:
+        """An error that names the settings in which ``recipe`` is not ``stored``, which ``source`` holds."""
+        changed = list(differences(stored, recipe))
         if changed:
             listed = ", ".join(f"--{path} {new} where it has {old}" for path, old, new in changed)
             raise UserError(f"cannot resume: the recipe does not fit {source}: {listed}")
 
     def begin(self, recipe: Recipe, facts: dict[str, Any]) -> None:
-        """Writes what is known at the start."""
+        """Writes what is known at the start of a session; the facts of those before stay."""
+        for leftover in self.folder.glob(f"*{TEMPORARY}"):  # of a crash
+            leftover.unlink(missing_ok=True)
         if not self.exists():
             write_json(self.recipe_path, to_dict(recipe))
-        write_json(self.folder / "run.json", {**gather_facts(), "seed": recipe.seed, **facts})
+        facts = {**gather_facts(), "seed": recipe.seed, **facts}
+        if self.facts_path.is_file():
+            first = read_json(self.facts_path)
+            session = {name: facts[name] for name in SESSION}
+            facts = {**first, "sessions": [*first.get("sessions", ()), session]}
+        write_json(self.facts_path, facts)
 
     def write_metrics(self, rows: list[list[Any]]) -> None:
         """All rows so far; the file is replaced whole."""
@@ -101,8 +114,8 @@ class Run:
     def finish(self, results: dict[str, Any]) -> None:
         """Writes the results, and the wall time to the facts."""
         write_json(self.results_path, results)
-        facts = self.folder / "run.json"
-        write_json(facts, {**read_json(facts), "wall_seconds": results["wall_seconds"], "finished": _now()})
+        facts = {**read_json(self.facts_path), "wall_seconds": results["wall_seconds"], "finished": _now()}
+        write_json(self.facts_path, facts)
 
 
 def gather_facts() -> dict[str, Any]:
