@@ -96,7 +96,7 @@ def test_goes_on_after_a_signal(tmp_path: Path) -> None:
     assert subprocess.run(command, capture_output=True, timeout=300, check=False).returncode == 0
     assert is_finished(tmp_path / "kept" / "epitomic_small-0")
     facts = json.loads((tmp_path / "kept" / "epitomic_small-0" / "run.json").read_text())
-    assert facts["first_step"] > 0  # it did not begin anew
+    assert facts["first_step"] == 0 < facts["sessions"][0]["first_step"]  # it did not begin anew
 
 
 def test_a_run_that_fails_is_told_and_the_others_go_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,6 +27,7 @@ from epitomic.errors import UserError
 from epitomic.evaluation import score
 from epitomic.files import read_json
 from epitomic.models import FitsImages, create_model, from_pretrained, save_pretrained
+from epitomic.models.counting import learned
 from epitomic.models.dropout import key_dropout
 from epitomic.models.registry import model_options
 from epitomic.options import from_dict, to_dict
@@ -374,7 +375,7 @@ def train(recipe: Recipe, run: Run, settings: Settings) -> dict[str, Any]:
         "wall_seconds": state.seconds,
         "cpu_seconds": state.cpu_seconds,
         "epoch_seconds": state.seconds / max(1, state.epoch),
-        "parameters": sum(p.numel() for p in model.parameters()),
+        "parameters": learned(trainer.model),
         "bad_images": trainer.feed.bad,
     }
     run.finish(results)
