@@ -26,10 +26,10 @@ lint: install
 	$(BIN)/mypy
 
 test: install lint
-	$(BIN)/python -m pytest -m "not long"
+	$(BIN)/python -m pytest
 
 test-long: install
-	EPITOMIC_EXAMPLES=1000 $(BIN)/python -m pytest
+	EPITOMIC_EXAMPLES=1000 $(BIN)/python -m pytest -m "long or not long"
 
 # Assertions on, and the library preloaded with the sanitizers' run time, as Python itself was built without.
 SANITIZED := build/sanitize/epitomic/native/epitomic_kernel.so
