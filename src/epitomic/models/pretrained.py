@@ -1,6 +1,6 @@
 """Saving and loading whole networks in the Hugging Face layout: ``config.json`` + ``model.safetensors`` in a folder.
 
-A few such folders ship with the package, named MODEL-SET after the network and what it was trained on.
+Folders that ship with the package (`list_pretrained`) are named MODEL-SET: the network, and what it was trained on.
 """
 
 from __future__ import annotations
