@@ -44,6 +44,9 @@ def test_help_names_the_choices_and_no_empty_default(capsys: pytest.CaptureFixtu
     assert "between checkpoints (default: 60.0)" in shown
     assert "default: None" not in shown
     assert "default: False" not in shown
+    with pytest.raises(SystemExit):
+        main(["features", "--help"])
+    assert "(default: 0)" in capsys.readouterr().out  # of the seed: zero says something
 
 
 def test_what_is_not_installed_is_named_with_its_extra(

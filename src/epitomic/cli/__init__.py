@@ -112,4 +112,5 @@ class _Formatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescription
     """Shows defaults that say something, keeps the description's lines."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        return action.help if action.default in (None, False) else super()._get_help_string(action)
+        says_nothing = action.default is None or action.default is False
+        return action.help if says_nothing else super()._get_help_string(action)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 
-from epitomic.cli.filters import output_stem
+from epitomic.cli.output import output_stem
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

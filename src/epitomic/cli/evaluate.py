@@ -100,10 +100,8 @@ def _open_photographs(name: str, args: argparse.Namespace, config: dict[str, Any
     from epitomic.data.open import default_workers, open_validation
     from epitomic.data.views import evaluation_batches
 
-    images, crop = (
-        open_validation(name, args.data_dir, config, Path(args.run) / "config.json"),
-        int(config["image_size"]),
-    )
+    images = open_validation(name, args.data_dir, config, Path(args.run) / "config.json")
+    crop = int(config["image_size"])
     crops = args.crops or 10
     views = ten_crops if crops == 10 else center_crop
     workers = default_workers() if args.workers is None else args.workers

@@ -9,11 +9,8 @@ epitomic filters runs/cifar10 --layer 2             the patches that excite the 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
+from epitomic.cli.output import output_stem
 from epitomic.errors import UserError
 
 
@@ -61,23 +58,3 @@ def run(args: argparse.Namespace) -> int:
     for file in save_figure(figure, args.out or output_stem(args.runs, name)):
         print(f"wrote {file}")
     return 0
-
-
-@contextlib.contextmanager
-def status_line() -> Iterator[Callable[[str], None]]:
-    """Gives a function that shows what is being done: on one line of the terminal, empty again at the end."""
-    terminal = sys.stderr.isatty()
-
-    def tell(text: str) -> None:
-        if terminal:
-            print(f"{text:<60}\r", end="", file=sys.stderr, flush=True)
-
-    try:
-        yield tell
-    finally:
-        tell("")
-
-
-def output_stem(runs: list[str], name: str) -> Path:
-    """Where a picture goes if the user does not say: into the run's folder, or here if there are several runs."""
-    return Path(runs[0]) / name if len(runs) == 1 else Path(name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from epitomic.cli.filters import status_line
+from epitomic.cli.output import status_line
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

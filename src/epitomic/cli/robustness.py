@@ -12,7 +12,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from epitomic.cli.filters import output_stem, status_line
+from epitomic.cli.output import output_stem, status_line
 from epitomic.files import write_text
 
 

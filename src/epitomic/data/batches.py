@@ -37,9 +37,9 @@ class Standardize:
         values = config.get("standardize")
         found = []
         for key in ("mean", "std"):
-            entry = values.get(key) if isinstance(values, dict) else None
+            entry: Any = values.get(key) if isinstance(values, dict) else None
             numbers = isinstance(entry, list) and all(isinstance(v, int | float) for v in entry)
-            if not isinstance(entry, list) or not numbers or len(entry) != channels:
+            if not numbers or len(entry) != channels:
                 raise UserError(f"{path} has no 'standardize' with a {key} of {channels} channels")
             found.append(tuple(map(float, entry)))
         return cls(mean=found[0], std=found[1])

@@ -135,7 +135,8 @@ class Block(nn.Module):
 def _norm(channels: int) -> nn.BatchNorm2d:
     """Batch normalisation with a bias to learn but no scale.
 
-    The layer after it has one, and the rate of the biases, many times that of the weights, would be too high for it.
+    As in the airbench family: the layer after it has a scale, and its own would learn at the rate of the biases, many
+    times that of the weights.
     """
     norm = nn.BatchNorm2d(channels)
     norm.weight.requires_grad_(False)

@@ -144,6 +144,8 @@ class RunView:
             except BadImageError:
                 continue
             kept.append(index)
+        if not images:
+            raise UserError(f"none of the {len(source)} test images of {self.dataset} can be read")
         return Split(torch.stack(images).permute(0, 3, 1, 2).contiguous(), source.labels[torch.tensor(kept)])
 
     def to_input(self, images: Tensor) -> Tensor:

@@ -73,7 +73,7 @@ def _figures(report: RunReport) -> tuple[str, ...]:
     images = run.metrics[-1].get("step", 0) * float(run.recipe.get("batch_size", 0)) if run.metrics else 0
     return (
         percent(results["test"]["error"] if "test" in results else None),
-        percent(results.get("validation_error", best)),
+        percent(best),
         done if run.recipe else none,
         f"{results['parameters']:,}" if "parameters" in results else none,
         duration(seconds) if seconds else none,
