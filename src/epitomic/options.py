@@ -103,19 +103,22 @@ def to_dict(config: Any) -> dict[str, Any]:
 
 
 def from_dict(kind: type[T], values: Any, source: str, prefix: str = "") -> T:
-    """The settings that `to_dict` gave, checked; ``source`` says in errors where they are from."""
+    """The settings that `to_dict` gave, checked; ``source`` says in errors where they are from.
+
+    A setting that is None unless given may be missing: files of before it was there mean just that.
+    """
     if not isinstance(values, dict):
         raise UserError(f"{source} does not hold settings: {prefix or 'it'} is {type(values).__name__}, not an object")
     hints = typing.get_type_hints(kind)
-    fields = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    fields = {field.name: field for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     for name in values:
         if name not in fields:
             raise unknown(f"setting in {source}", f"{prefix}{name}", (f"{prefix}{f}" for f in fields))
     arguments = {}
-    for name in fields:
-        if name not in values:
+    for name, field in fields.items():
+        if name not in values and field.default is not None:
             raise UserError(f"{source} has no setting {prefix}{name!s}")
-        value = values[name]
+        value = values.get(name)
         nested = dataclasses.is_dataclass(hints[name])
         arguments[name] = from_dict(hints[name], value, source, f"{prefix}{name}.") if nested else value
     config = kind(**arguments)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from epitomic.models import count, create_model
-from epitomic.models.fast import Whitening
+from epitomic.models.whitening import Whitening
 
 
 @pytest.mark.parametrize("size", [16, 28, 31, 32, 48])

@@ -69,6 +69,12 @@ def test_json_that_is_no_recipe() -> None:
             from_dict(Recipe, bad, "x.json")
 
 
+def test_json_of_before_a_setting_was_there_reads_as_not_given() -> None:
+    old = to_dict(Recipe())
+    del old["model"]["whiten"]
+    assert from_dict(Recipe, old, "x.json") == Recipe()
+
+
 def test_differences() -> None:
     other = replace(Recipe(), epochs=7, optimizer=replace(Optimizer(), lr=0.5))
     assert list(differences(Recipe(), other)) == [("optimizer.lr", 0.01, 0.5), ("epochs", 20, 7)]

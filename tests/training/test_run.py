@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from epitomic.cli import main
 from epitomic.data import ImageSet, MemoryFeed, Part, Split
 from epitomic.models import from_pretrained
-from epitomic.models.fast import Whitening
+from epitomic.models.whitening import Whitening
 from epitomic.rng import generator
 from epitomic.training.recipes import RECIPES
 from tests.training.conftest import command, run

@@ -13,40 +13,16 @@ from __future__ import annotations
 from collections import OrderedDict
 from functools import partial
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from epitomic.layers import EpitomicConv2d
 from epitomic.models.blocks import check_image_size, initialize, scale_channels
 from epitomic.models.registry import register
+from epitomic.models.whitening import PATCH, Whitening
 
 CHANNELS = (64, 256, 256)  # of the three blocks
-PATCH = 2  # pixels each way that the first layer whitens
 SCALE = 1 / 9  # of the class scores: lets the softmax layer learn at the pace of the others
-
-
-class Whitening(nn.Conv2d):
-    """Fixed filters that make the patches' components uncorrelated and of equal size, each also with its sign turned.
-
-    Args:
-        in_channels: Channels of the images.
-        eps: Added to the variances, so that components without any are not blown up.
-    """
-
-    def __init__(self, in_channels: int, eps: float = 5e-4) -> None:
-        super().__init__(in_channels, 2 * in_channels * PATCH**2, PATCH)
-        self.eps = eps
-        self.weight.requires_grad_(False)
-
-    @torch.no_grad()
-    def fit(self, images: Tensor) -> None:
-        """Takes the filters from the patches of some images, (N, C, H, W)."""
-        patches = F.unfold(images.double(), PATCH)  # (N, C 2 2, positions)
-        patches = patches.transpose(0, 1).flatten(1)  # (C 2 2, patches)
-        variances, components = torch.linalg.eigh(torch.cov(patches))
-        filters = (components / (variances + self.eps).sqrt()).T.reshape(-1, *self.weight.shape[1:])
-        self.weight.copy_(torch.cat((filters, -filters)))
 
 
 class FastNet(nn.Module):

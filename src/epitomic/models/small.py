@@ -25,6 +25,7 @@ from epitomic.layers import EpitomicConv2d, MaxoutConv2d
 from epitomic.models.blocks import check_image_size, convolution, full_layer, initialize, scale_channels, scale_epitomes
 from epitomic.models.dropout import Dropout
 from epitomic.models.registry import register
+from epitomic.models.whitening import LocalWhitening
 
 POOL = 2  # D
 LAYERS = ((48, 5, 2), (96, 4, 1), (128, 3, 1))  # channels, filter size W, padding
@@ -45,6 +46,7 @@ class SmallNet(nn.Module):
         conv_dropout: Rate on the outputs of the three layers.
         hidden: Outputs of the fully-connected layer, before ``width``.
         batch_norm: Batch normalisation in front of each ReLU (the paper has none).
+        whiten: A fixed whitening of the images in front, taken from the first training images.
     """
 
     def __init__(
@@ -60,9 +62,11 @@ class SmallNet(nn.Module):
         conv_dropout: float = 0.1,
         hidden: int = 512,
         batch_norm: bool = False,
+        whiten: bool = False,
     ) -> None:
         super().__init__()
         check_image_size("small", image_size, least=8, most=64)
+        self.whitening = LocalWhitening(in_channels) if whiten else None
         channels, size = in_channels, image_size
         layers: OrderedDict[str, nn.Module] = OrderedDict()
         for number, (outputs, kernel, padding) in enumerate(LAYERS, start=1):
@@ -80,8 +84,15 @@ class SmallNet(nn.Module):
         self.out = nn.Linear(hidden, num_classes)
         initialize(self)
 
+    def fit(self, images: Tensor) -> None:
+        """Takes from some images what is not learned: the whitening, if there is one."""
+        if self.whitening is not None:
+            self.whitening.fit(images)
+
     def forward_features(self, x: Tensor) -> Tensor:
         """The output of the fully-connected layer, (N, hidden)."""
+        if self.whitening is not None:
+            x = self.whitening(x)
         return self.layer4(self.features(x).flatten(1))
 
     def forward(self, x: Tensor) -> Tensor:

@@ -33,6 +33,7 @@ class Model:
     conv_dropout: float | None = option(None, "rate after the epitomic layers (small networks)", at_least=0, below=1)
     hidden: int | None = option(None, "outputs of the fully-connected layer (small networks)", at_least=1)
     batch_norm: bool | None = option(None, "batch normalisation (small networks)")
+    whiten: bool | None = option(None, "whitening of the images (small networks)")
     depth: int | None = option(None, "layers of a block (fast networks)", at_least=1)
 
     def arguments(self) -> dict[str, Any]:

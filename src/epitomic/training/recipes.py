@@ -18,7 +18,7 @@ PAPER = Recipe(
     epochs=100,
 )
 MNIST = Data(name="mnist", validation=5000)
-CIFAR10 = Data(name="cifar10", validation=5000)
+CIFAR10 = Data(name="cifar10", validation=1000)  # for the curves; recipes were chosen with 5,000 held out
 SMALL = Model(name="epitomic_small", batch_norm=True)
 
 RECIPES: dict[str, Recipe] = {
@@ -58,13 +58,17 @@ RECIPES: dict[str, Recipe] = {
         ema=0.999,
         keep="last",
     ),
+    # Whitened images, as those that the paper compares with; the rest as for MNIST. By the validation error of 5 epochs
+    # at width 1, one run each: dropout 0.1 and 0.5 and no smoothing, 20.6 %; no dropout, then 0.25, smoothing 0.1 and
+    # alternating flips, 18.6 %; the same without the whitening, 20.6 %. Longer and wider wants some dropout back.
     "cifar10": Recipe(
-        data=CIFAR10,
-        model=replace(SMALL, width=2.0),
+        data=replace(CIFAR10, views="shifted"),
+        model=replace(SMALL, width=1.5, conv_dropout=0.05, dropout=0.4, whiten=True),
         optimizer=Optimizer(lr=0.1, nesterov=True),
         schedule=Schedule(name="linear", warmup=2),
-        augmentation=Augmentation(shift=4, flip=True),
-        epochs=40,
+        augmentation=Augmentation(shift=4, flip=True, alternate=True),
+        epochs=30,
+        label_smoothing=0.1,
         ema=0.999,
         keep="last",
     ),
@@ -76,7 +80,7 @@ RECIPES: dict[str, Recipe] = {
         optimizer=Optimizer(lr=0.7, momentum=0.85, nesterov=True, weight_decay=1.3e-3, bias_rate=32),
         schedule=Schedule(name="linear", warmup=2),
         augmentation=Augmentation(shift=2, reflect=True, flip=True, alternate=True),
-        epochs=10,
+        epochs=12,
         batch_size=512,
         label_smoothing=0.2,
         ema=0.99,

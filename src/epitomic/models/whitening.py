@@ -1,0 +1,64 @@
+"""First layers that are taken from the images instead of learned: their outputs are uncorrelated and of equal size."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+PATCH = 2  # pixels each way that `Whitening` sees
+LOCAL = 5  # and `LocalWhitening`
+
+
+class Whitening(nn.Conv2d):
+    """Fixed filters that make the patches' components uncorrelated and of equal size, each also with its sign turned.
+
+    Args:
+        in_channels: Channels of the images.
+        eps: Added to the variances, so that components without any are not blown up.
+    """
+
+    def __init__(self, in_channels: int, eps: float = 5e-4) -> None:
+        super().__init__(in_channels, 2 * in_channels * PATCH**2, PATCH)
+        self.eps = eps
+        self.weight.requires_grad_(False)
+
+    @torch.no_grad()
+    def fit(self, images: Tensor) -> None:
+        """Takes the filters from the patches of some images, (N, C, H, W)."""
+        variances, components = torch.linalg.eigh(_covariance(images, PATCH))
+        filters = (components / (variances + self.eps).sqrt()).T.reshape(-1, *self.weight.shape[1:])
+        self.weight.copy_(torch.cat((filters, -filters)))
+
+
+class LocalWhitening(nn.Conv2d):
+    """ZCA whitening (Krizhevsky 2009) of the patch around each pixel, of which it keeps that pixel: an image again.
+
+    The paper follows the preprocessing of Goodfellow et al. (2013), who whiten whole images; of a patch around the
+    pixel the filters hardly differ, as they fall off within a few pixels, and they fit images of any size.
+
+    Args:
+        channels: Of the images.
+        eps: Added to the variances, so that fine noise is not blown up.
+    """
+
+    def __init__(self, channels: int, eps: float = 0.02) -> None:
+        super().__init__(channels, channels, LOCAL, padding=LOCAL // 2, bias=False)
+        self.eps = eps
+        self.weight.requires_grad_(False)
+
+    @torch.no_grad()
+    def fit(self, images: Tensor) -> None:
+        """Takes the filters from the patches of some images, (N, C, H, W); their outputs have variance 1 on these."""
+        covariance = _covariance(images, LOCAL)  # (C 5 5, C 5 5)
+        variances, components = torch.linalg.eigh(covariance)
+        whiten = (components / (variances + self.eps).sqrt()) @ components.T
+        centre = whiten.unflatten(0, (self.in_channels, LOCAL**2))[:, LOCAL**2 // 2]  # (C, C 5 5)
+        deviation = ((centre @ covariance) * centre).sum(1, keepdim=True).sqrt()
+        self.weight.copy_((centre / deviation).reshape(self.weight.shape))
+
+
+def _covariance(images: Tensor, size: int) -> Tensor:
+    """Of all size x size patches, (C size size, C size size)."""
+    patches = F.unfold(images.double(), size)  # (N, C size size, positions)
+    return torch.cov(patches.transpose(0, 1).flatten(1))
