@@ -51,6 +51,7 @@ def test_whitening_is_taken_from_images_and_not_learned() -> None:
     torch.testing.assert_close(inside.var((0, 2, 3)), torch.ones(3), atol=1e-3, rtol=0)
     assert _neighbours(images) > 0.5 > 0.1 > abs(_neighbours(inside))
     torch.testing.assert_close(model.eval()(images), _without_whitening(model)(white))
+    torch.testing.assert_close(whitening.undo(white), images, atol=1e-2, rtol=0)
 
 
 def _neighbours(images: torch.Tensor) -> float:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -35,7 +36,13 @@ def make_run(tmp_path_factory: pytest.TempPathFactory) -> MakeRun:
     """Makes a run on the digits; ``epochs`` lines of metrics, weights if there is one, results if it is finished."""
 
     def make(
-        model: str = "epitomic_small", *, seed: int = 0, epochs: int = 3, finished: bool = True, name: str = "run"
+        model: str = "epitomic_small",
+        *,
+        seed: int = 0,
+        epochs: int = 3,
+        finished: bool = True,
+        name: str = "run",
+        whiten: bool = False,
     ) -> Path:
         folder = tmp_path_factory.mktemp(name) / f"{name}-{seed}"
         folder.mkdir()
@@ -49,8 +56,11 @@ def make_run(tmp_path_factory: pytest.TempPathFactory) -> MakeRun:
         if epochs:
             images = load_set("digits")
             torch.manual_seed(seed)
-            network = create_model(model, image_size=8, width=0.25)
             standardize = Standardize.of(images.train)
+            chosen: dict[str, Any] = {"whiten": True} if whiten else {}  # not every network has it
+            network = create_model(model, image_size=8, width=0.25, **chosen)
+            if whiten:
+                network.fit(standardize(images.train.images[:200].float() / 255))  # type: ignore[operator]
             extra = {"dataset": "digits", "classes": list(images.classes), "standardize": asdict(standardize)}
             save_pretrained(network, folder, **extra)
         if finished:

@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from epitomic.errors import UserError
-from epitomic.visualisation import explain, explain_figure, open_run, read_image
+from epitomic.visualisation import explain, explain_figure, first_epitomes, open_run, read_image
 from epitomic.visualisation.explain import position_colours, position_map
 from tests.visualisation.conftest import MakeRun
 
@@ -67,6 +67,16 @@ def test_matches_are_those_of_the_layers(folder: Path) -> None:
     picture = position_map(first, 2)
     colours = position_colours((2, 2)).reshape(-1, 3)
     np.testing.assert_allclose(picture[..., :3], colours[positions[0, 2].numpy()])
+    explain_figure(run, found)
+
+
+def test_images_are_rebuilt_as_pixels_behind_a_whitening_too(make_run: MakeRun) -> None:
+    run = open_run(make_run(whiten=True))
+    found = explain(run, 5)
+    image = run.test.images[5:6].float() / 255
+    assert not torch.allclose(found.matches[0].input, run.to_input(run.test.images[5:6]), atol=0.1)
+    torch.testing.assert_close(run.to_pixels(found.matches[0].input), image, atol=0.02, rtol=0)
+    assert first_epitomes(run.model).kind == "epitomes"
     explain_figure(run, found)
 
 

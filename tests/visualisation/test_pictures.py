@@ -56,6 +56,7 @@ WEIGHTS = (0.2126, 0.7152, 0.0722)  # of red, green and blue in the lightness
         ("epitomic_small", (6, 6), "48 epitomes of 6 × 6, filters of 5 × 5"),
         ("maxpool_small", (5, 5), "48 filters of 5 × 5"),
         ("maxout_small", (10, 10), "48 × 4 maxout filters of 5 × 5"),
+        ("maxpool_fast", (2, 2), "24 fixed whitening filters of 2 × 2"),
         ("topographic_small_norm", (12, 12), "3 epitomes of 12 × 12, filters of 5 × 5"),
     ],
 )

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 PATCH = 2  # pixels each way that `Whitening` sees
 LOCAL = 5  # and `LocalWhitening`
+ITERATIONS = 200  # to undo it
 
 
 class Whitening(nn.Conv2d):
@@ -56,6 +57,27 @@ class LocalWhitening(nn.Conv2d):
         centre = whiten.unflatten(0, (self.in_channels, LOCAL**2))[:, LOCAL**2 // 2]  # (C, C 5 5)
         deviation = ((centre @ covariance) * centre).sum(1, keepdim=True).sqrt()
         self.weight.copy_((centre / deviation).reshape(self.weight.shape))
+
+    @torch.no_grad()
+    def undo(self, white: Tensor) -> Tensor:
+        """The images x, (N, C, H, W), whose whitening A x is closest to ``white``, by conjugate gradients."""
+        weight = self.weight.double()
+        x = torch.zeros_like(white, dtype=torch.float64)
+        residual = F.conv_transpose2d(white.double(), weight, padding=LOCAL // 2)
+        direction, size = residual, _squares(residual)
+        for _ in range(ITERATIONS):
+            image = F.conv2d(direction, weight, padding=LOCAL // 2)
+            step = size / _squares(image).clamp(min=1e-30)
+            x = x + step * direction
+            residual = residual - step * F.conv_transpose2d(image, weight, padding=LOCAL // 2)
+            before, size = size, _squares(residual)
+            direction = residual + size / before.clamp(min=1e-30) * direction
+        return x.to(white.dtype)
+
+
+def _squares(images: Tensor) -> Tensor:
+    """Of each image, (N, 1, 1, 1)."""
+    return images.square().sum((1, 2, 3), keepdim=True)
 
 
 def _covariance(images: Tensor, size: int) -> Tensor:

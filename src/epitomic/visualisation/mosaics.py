@@ -15,6 +15,7 @@ from torch import nn
 
 from epitomic.errors import UserError
 from epitomic.layers import EpitomicConv2d, MaxoutConv2d, NormConv2d
+from epitomic.models.whitening import Whitening
 from epitomic.visualisation.receptive import convolutional_layers
 from epitomic.visualisation.runs import RunView, titles
 from epitomic.visualisation.style import (
@@ -43,7 +44,7 @@ class Epitomes:
     """The first layer of a network, for drawing.
 
     Attributes:
-        kind: ``"epitomes"``, ``"filters"`` or ``"maxout filters"``.
+        kind: ``"epitomes"``, ``"filters"``, ``"maxout filters"`` or ``"fixed whitening filters"``.
         weight: (K, pieces, C, V, V); more than one piece in a maxout layer only.
         filter_size: W.
         centred: Whether the layer is blind to the mean of its filters (Eq. 3), so that the pictures are centred too.
@@ -62,7 +63,7 @@ class Epitomes:
         if self.kind == "epitomes":
             some = "1 epitome" if count == 1 else f"{count} epitomes"
             return f"{some} of {size}, filters of {self.filter_size} × {self.filter_size}"
-        return f"{count} × {pieces} maxout filters of {size}" if pieces > 1 else f"{count} filters of {size}"
+        return f"{count} × {pieces} {self.kind} of {size}" if pieces > 1 else f"{count} {self.kind} of {size}"
 
 
 def first_epitomes(model: nn.Module) -> Epitomes:
@@ -80,7 +81,7 @@ def first_epitomes(model: nn.Module) -> Epitomes:
     weight = weight.reshape(-1, pieces, *weight.shape[1:])
     if isinstance(layer, EpitomicConv2d):
         return Epitomes("epitomes", weight, layer.geometry.kernel[0], layer.normalize)
-    kind = "maxout filters" if pieces > 1 else "filters"
+    kind = "maxout filters" if pieces > 1 else "fixed whitening filters" if isinstance(layer, Whitening) else "filters"
     return Epitomes(kind, weight, weight.shape[-1], isinstance(layer, NormConv2d))
 
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from epitomic.errors import UserError, unknown
 from epitomic.layers import EpitomicConv2d, MaxoutConv2d
+from epitomic.models.whitening import LocalWhitening
 
 Sizes = tuple[int, int, int]  # kernel, stride, padding, of one axis
 
@@ -23,8 +24,12 @@ class Window:
 
 
 def convolutional_layers(model: nn.Module) -> list[tuple[str, nn.Module]]:
-    """The layers with filters over an image, by name, in the network's order."""
-    return [(n, m) for n, m in model.named_modules() if isinstance(m, EpitomicConv2d | MaxoutConv2d | nn.Conv2d)]
+    """The layers with filters over an image, by name, in the network's order.
+
+    A `LocalWhitening` is none of them: it makes an image of an image, and what follows it is the first layer.
+    """
+    kinds = EpitomicConv2d | MaxoutConv2d | nn.Conv2d
+    return [(n, m) for n, m in model.named_modules() if isinstance(m, kinds) and not isinstance(m, LocalWhitening)]
 
 
 def find_layer(model: nn.Module, which: str) -> tuple[str, nn.Module]:

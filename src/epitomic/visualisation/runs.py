@@ -17,6 +17,7 @@ from epitomic.data.open import open_validation
 from epitomic.errors import UserError
 from epitomic.files import read_json
 from epitomic.models import from_pretrained
+from epitomic.models.whitening import LocalWhitening
 from epitomic.rng import generator
 
 LOOKED_AT = 1000  # photographs of a test set, at most
@@ -153,7 +154,10 @@ class RunView:
         return self.standardize(images.float().div_(255))
 
     def to_pixels(self, x: Tensor) -> Tensor:
-        """The way back from `to_input`: (N, C, H, W), on the scale of 0 to 1, not clamped."""
+        """The way back from what the first layer that learns is given: (N, C, H, W), 0 to 1 and not clamped."""
+        whitening = getattr(self.model, "whitening", None)
+        if isinstance(whitening, LocalWhitening):
+            x = whitening.undo(x)
         mean, std = (x.new_tensor(v).reshape(1, -1, 1, 1) for v in (self.standardize.mean, self.standardize.std))
         return x * std + mean
 

@@ -196,8 +196,8 @@ def matches(reports: Reports) -> str:
     body = html.grid(cards)
     lead = (
         "Test images put back together from the first layer's winning filters, with amounts that fit each patch best. "
-        "Errors are relative: 0 is exact, 1 is no better than mean grey. A layer with mean and contrast normalisation "
-        "cannot see the mean of a patch: there it is lent from the original."
+        "Errors are relative, of what the layer is given: 0 is exact, 1 is no better than mean grey. A layer with mean "
+        "and contrast normalisation cannot see the mean of a patch: there it is lent from the original."
     )
     return html.section("matches", "Images rebuilt", lead, body)
 
