@@ -35,8 +35,8 @@ class Whitening(nn.Conv2d):
 class LocalWhitening(nn.Conv2d):
     """ZCA whitening (Krizhevsky 2009) of the patch around each pixel, of which it keeps that pixel: an image again.
 
-    The paper follows the preprocessing of Goodfellow et al. (2013), who whiten whole images; of a patch around the
-    pixel the filters hardly differ, as they fall off within a few pixels, and they fit images of any size.
+    Goodfellow et al. (2013), whose maxout networks the paper compares with, whiten whole images. Filters of a patch are
+    taken from a few images, fit images of any size, and cost nothing.
 
     Args:
         channels: Of the images.
