@@ -72,6 +72,18 @@ RECIPES: dict[str, Recipe] = {
         ema=0.999,
         keep="last",
     ),
+    # The settings of those short runs, to compare the networks at a fraction of the cost.
+    "cifar10_short": Recipe(
+        data=replace(CIFAR10, views="shifted"),
+        model=replace(SMALL, conv_dropout=0.0, dropout=0.25, whiten=True),
+        optimizer=Optimizer(lr=0.1, nesterov=True),
+        schedule=Schedule(name="linear", warmup=1),
+        augmentation=Augmentation(shift=4, flip=True, alternate=True),
+        epochs=10,
+        label_smoothing=0.1,
+        ema=0.998,
+        keep="last",
+    ),
     # After the airbench family (Jordan 2024): whitening, batch norm, a short triangle of a high rate, label smoothing,
     # alternating flips, biases at a rate of their own, averaged weights, averaged test views.
     "cifar10_fast": Recipe(
