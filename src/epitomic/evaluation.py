@@ -14,6 +14,9 @@ from torch import Tensor, nn
 
 from epitomic.data.feed import Batch
 
+# In results where the test figures average over several views of each image: how else they were looked at, by name.
+OTHER_WAYS = {"plain": "plain", "center": "centre crop"}
+
 
 @dataclass(frozen=True)
 class Scores:

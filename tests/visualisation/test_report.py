@@ -164,6 +164,16 @@ def test_each_run_has_its_own_row_of_last_figures(make_run: MakeRun) -> None:
     assert [f"<th scope=row>epitomic_small, seed {seed}</th>" in markup for seed in (0, 1)] == [True, True]
 
 
+def test_the_plain_error_stands_beside_that_of_averaged_views(make_run: MakeRun) -> None:
+    folder = make_run()
+    results = json.loads((folder / "results.json").read_text())
+    assert "plain" not in sections.overview([RunReport(open_run(folder))])
+    (folder / "results.json").write_text(json.dumps({**results, "plain": {**results["test"], "error": 0.0745}}))
+    report = RunReport(open_run(folder))
+    assert "test error (plain: 7.45 %)" in sections.overview([report])
+    assert sections.overview([report, report]).count("(plain: 7.45 %)") == 2
+
+
 def test_without_the_data_it_says_how_to_get_it(folder: Path, tmp_path: Path) -> None:
     copy = tmp_path / "run"
     shutil.copytree(folder, copy)

@@ -123,6 +123,8 @@ def _train(args: argparse.Namespace, recipe: Recipe, folder: Run, rank: int) -> 
         return 2
     if rank == 0 and not args.quiet:
         test, seconds = results["test"], results["wall_seconds"]
+        if "plain" in results:
+            print(f"plain: error {100 * results['plain']['error']:.2f} %; mirrored and shifted views averaged:")
         if "center" in results:
             print(
                 f"10 crops: top-5 error {100 * (1 - test['top5']):.2f} %; "

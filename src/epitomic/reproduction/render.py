@@ -6,11 +6,9 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
+from epitomic.evaluation import OTHER_WAYS
 from epitomic.reproduction.results import Finished, Sample, by_model
 from epitomic.reproduction.tables import Table
-
-# How a set's test images are looked at besides the main way, and what that column is called.
-WAYS = {"plain": "plain", "center": "centre crop"}
 
 
 def render(name: str, table: Table, finished: Sequence[Finished]) -> str:
@@ -18,10 +16,10 @@ def render(name: str, table: Table, finished: Sequence[Finished]) -> str:
     if not finished:
         return f"{table.title}: no run is finished yet.\n"
     groups = by_model(finished)
-    ways = [way for way in WAYS if all(way in run.results for run in finished)]
+    ways = [way for way in OTHER_WAYS if all(way in run.results for run in finished)]
     top5 = any("top5" in run.results["test"] and len(run.results["test"]["classes"]) > 10 for run in finished)
     head = ["network", "seeds", "10-crop error, %" if "center" in ways else "test error, %"]
-    head += [f"{WAYS[way]}, %" for way in ways] + (["top-5 error, %"] if top5 else [])
+    head += [f"{OTHER_WAYS[way]}, %" for way in ways] + (["top-5 error, %"] if top5 else [])
     head += ["minus the first", "validation, %", "parameters", "core seconds an epoch", "minutes a run"]
     first = Sample([run.error() for run in next(iter(groups.values()))])
     lines: list[list[str]] = []

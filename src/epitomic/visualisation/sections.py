@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from torch import Tensor
 
+from epitomic.evaluation import OTHER_WAYS
 from epitomic.training.progress import duration
 from epitomic.visualisation import html
 from epitomic.visualisation.collect import RunReport
@@ -48,12 +49,15 @@ def overview(reports: Reports) -> str:
     notes = "".join(html.note(text) for report in reports for text in report.notes)
     if len(reports) > 1:
         head = ("run", "images", "test error", "validation error", "epochs", "parameters", "time", "seed")
-        rows = [
-            (title, r.run.dataset, *_figures(r)[:5], str(r.run.seed))
-            for title, r in zip(titles(reports), reports, strict=True)
-        ]
+        rows = []
+        for title, r in zip(titles(reports), reports, strict=True):
+            error, *others = _figures(r)[:5]
+            other = _other_test_error(r)
+            rows.append((title, r.run.dataset, f"{error} ({other})" if other else error, *others, str(r.run.seed)))
         return notes + html.card("", html.table(head, rows))
-    names = ("test error", "validation error", "epochs", "parameters", "training time", "images per second")
+    other = _other_test_error(reports[0])
+    names = [f"test error ({other})" if other else "test error", "validation error", "epochs", "parameters"]
+    names += ["training time", "images per second"]
     tiles = "".join(
         f"<div class=tile><b>{html.escape(value)}</b><span>{html.escape(name)}</span></div>"
         for name, value in zip(names, _figures(reports[0]), strict=True)
@@ -79,6 +83,12 @@ def _figures(report: RunReport) -> tuple[str, ...]:
         duration(seconds) if seconds else none,
         f"{images / seconds:,.0f}" if seconds and images else none,
     )
+
+
+def _other_test_error(report: RunReport) -> str:
+    """The figure without averaged views or crops, if the test error is with them."""
+    results = report.run.results or {}
+    return ", ".join(f"{name}: {percent(results[way]['error'])}" for way, name in OTHER_WAYS.items() if way in results)
 
 
 def convergence(reports: Reports) -> str:
