@@ -81,18 +81,15 @@ Opened = tuple[Iterable[Batch], tuple[str, ...], tuple[int, int, int], dict[str,
 
 
 def _open_memory(name: str, args: argparse.Namespace, config: dict[str, Any], standardize: Standardize) -> Opened:
-    from epitomic.data import load_set, plain_batches
+    from epitomic.data import load_set
     from epitomic.data.memory import VIEWS, view_batches
 
     images = load_set(name, args.data_dir)
     shape = (images.channels, images.image_size, len(images.classes))
     views = args.views or config.get("views", "one")
-    batches = plain_batches(images.test, standardize)
-    if views != "one":
-        if views not in VIEWS:
-            raise unknown("--views", str(views), VIEWS)
-        batches = view_batches(images.test, standardize, views)
-    return batches, images.classes, shape, {"views": views}
+    if views not in VIEWS:
+        raise unknown("--views", str(views), VIEWS)
+    return view_batches(images.test, standardize, views), images.classes, shape, {"views": views}
 
 
 def _open_photographs(name: str, args: argparse.Namespace, config: dict[str, Any], standardize: Standardize) -> Opened:

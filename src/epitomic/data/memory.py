@@ -94,9 +94,12 @@ def plain_batches(split: Split, standardize: Standardize) -> Iterator[Batch]:
 def view_batches(split: Split, standardize: Standardize, views: str) -> Iterator[Batch]:
     """Several views of each image, (N, views, C, H, W), whose class probabilities are to be averaged.
 
-    ``mirrored``: the image and its mirror image. ``shifted``: both, also one pixel up and left, and down and right;
-    what comes in at the border is the image mirrored.
+    ``one``: the image as it is, (N, C, H, W). ``mirrored``: it and its mirror image. ``shifted``: both, also one pixel
+    up and left, and down and right; what comes in at the border is the image mirrored.
     """
+    if views == "one":
+        yield from plain_batches(split, standardize)
+        return
     for images, labels in plain_batches(split, standardize):
         h, w = images.shape[2:]
         seen = [images]
