@@ -46,7 +46,7 @@ class SmallNet(nn.Module):
         conv_dropout: Rate on the outputs of the three layers.
         hidden: Outputs of the fully-connected layer, before ``width``.
         batch_norm: Batch normalisation in front of each ReLU (the paper has none).
-        whiten: A fixed whitening of the images in front, taken from the first training images.
+        whiten: A fixed whitening of the images in front, which `fit` takes from some of them.
     """
 
     def __init__(
@@ -83,6 +83,8 @@ class SmallNet(nn.Module):
         self.layer4 = full_layer(channels * size * size, hidden, dropout, batch_norm=batch_norm)
         self.out = nn.Linear(hidden, num_classes)
         initialize(self)
+        if self.whitening is not None:
+            nn.init.dirac_(self.whitening.weight)
 
     def fit(self, images: Tensor) -> None:
         """Takes from some images what is not learned: the whitening, if there is one."""

@@ -36,7 +36,7 @@ class LocalWhitening(nn.Conv2d):
     """ZCA whitening (Krizhevsky 2009) of the patch around each pixel, of which it keeps that pixel: an image again.
 
     Goodfellow et al. (2013), whose maxout networks the paper compares with, whiten whole images. Filters of a patch are
-    taken from a few images, fit images of any size, and cost nothing.
+    taken from a few images and fit images of any size. Until `fit`, it gives what it is given.
 
     Args:
         channels: Of the images.

@@ -55,7 +55,7 @@ TABLES: dict[str, Table] = {
         {"epitomic_small": 5, "maxpool_small": 3, "maxout_small": 3},
     ),
     "cifar10": Table("CIFAR-10, the paper's small network", "cifar10", {"epitomic_small": 3}),
-    # The same network and its twins, narrower and shorter: 15 runs in the time of five of the table above.
+    # The same network and its twins, narrower and shorter.
     "cifar10_short": Table("CIFAR-10, the small networks in 10 epochs", "cifar10_short", dict.fromkeys(SMALL, 3)),
     "cifar10_fast": Table("CIFAR-10, the fast networks", "cifar10_fast", {"epitomic_fast": 3, "maxpool_fast": 3}),
     # The paper's Table 4, on ten of its classes, with the network that it says does not learn.

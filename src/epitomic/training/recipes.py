@@ -18,8 +18,17 @@ PAPER = Recipe(
     epochs=100,
 )
 MNIST = Data(name="mnist", validation=5000)
-CIFAR10 = Data(name="cifar10", validation=1000)  # for the curves; recipes were chosen with 5,000 held out
+CIFAR10 = Data(name="cifar10", validation=5000)
 SMALL = Model(name="epitomic_small", batch_norm=True)
+# Of the tables of CIFAR-10, whose recipes were chosen with 5,000 images held out: 1,000 are enough for the curves.
+CIFAR10_TABLE = replace(CIFAR10, validation=1000, views="shifted")
+CIFAR10_SMALL = Recipe(
+    data=CIFAR10_TABLE,
+    optimizer=Optimizer(lr=0.1, nesterov=True),
+    augmentation=Augmentation(shift=4, flip=True, alternate=True),
+    label_smoothing=0.1,
+    keep="last",
+)
 
 RECIPES: dict[str, Recipe] = {
     # 1,257 training images of 8 x 8 pixels: the demonstration, on data that is there on every machine.
@@ -61,33 +70,26 @@ RECIPES: dict[str, Recipe] = {
     # Whitened images, as those that the paper compares with; the rest as for MNIST. By the validation error of 5 epochs
     # at width 1, one run each: dropout 0.1 and 0.5 and no smoothing, 20.6 %; no dropout, then 0.25, smoothing 0.1 and
     # alternating flips, 18.6 %; the same without the whitening, 20.6 %. Longer and wider wants some dropout back.
-    "cifar10": Recipe(
-        data=replace(CIFAR10, views="shifted"),
+    "cifar10": replace(
+        CIFAR10_SMALL,
         model=replace(SMALL, width=1.5, conv_dropout=0.05, dropout=0.4, whiten=True),
-        optimizer=Optimizer(lr=0.1, nesterov=True),
         schedule=Schedule(name="linear", warmup=2),
-        augmentation=Augmentation(shift=4, flip=True, alternate=True),
         epochs=30,
-        label_smoothing=0.1,
         ema=0.999,
-        keep="last",
     ),
     # The settings of those short runs, to compare the networks at a fraction of the cost.
-    "cifar10_short": Recipe(
-        data=replace(CIFAR10, views="shifted"),
+    "cifar10_short": replace(
+        CIFAR10_SMALL,
         model=replace(SMALL, conv_dropout=0.0, dropout=0.25, whiten=True),
-        optimizer=Optimizer(lr=0.1, nesterov=True),
         schedule=Schedule(name="linear", warmup=1),
-        augmentation=Augmentation(shift=4, flip=True, alternate=True),
         epochs=10,
-        label_smoothing=0.1,
         ema=0.998,
-        keep="last",
     ),
     # After the airbench family (Jordan 2024): whitening, batch norm, a short triangle of a high rate, label smoothing,
-    # alternating flips, biases at a rate of their own, averaged weights, averaged test views.
+    # alternating flips, biases at a rate of their own, averaged weights, averaged test views. Ten epochs on 45,000
+    # images ended at a validation error of 6.9 %, one run: hence twelve, on 49,000.
     "cifar10_fast": Recipe(
-        data=replace(CIFAR10, views="shifted"),
+        data=CIFAR10_TABLE,
         model=Model(name="epitomic_fast"),
         optimizer=Optimizer(lr=0.7, momentum=0.85, nesterov=True, weight_decay=1.3e-3, bias_rate=32),
         schedule=Schedule(name="linear", warmup=2),
