@@ -11,12 +11,23 @@ from __future__ import annotations
 import argparse
 import csv
 import re
+import statistics
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+
+from epitomic.reproduction.render import percent
+from epitomic.reproduction.results import Sample, by_model, finished
+from epitomic.reproduction.tables import get_table
 
 ROOT = Path(__file__).parents[1]
 LAYERS, NETWORKS = ROOT / "results/layers-epyc-2-cores/bench.csv", ROOT / "results/networks-epyc-2-cores/networks.csv"
+PAPER = {
+    ("mnist", "epitomic_small"): "0.44",
+    ("mnist", "maxout_small"): "0.45",
+    ("cifar10", "epitomic_small"): "9.43",
+}
 Rows = list[dict[str, str]]
 
 
@@ -27,13 +38,8 @@ def main() -> int:
     changed = []
     for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
         text = path.read_text()
-        above = "../" if path.parent.name == "docs" else ""
-        filled = re.sub(
-            r"(<!-- figures: (.+?) -->\n).*?(<!-- end -->)",
-            lambda match, above=above: _block(match).replace("](results/", f"]({above}results/"),
-            text,
-            flags=re.DOTALL,
-        )
+        block = partial(_block, above="../" if path.parent.name == "docs" else "")
+        filled = re.sub(r"(<!-- figures: (.+?) -->\n).*?(<!-- end -->)", block, text, flags=re.DOTALL)
         if filled != text:
             changed.append(path.relative_to(ROOT))
             if not check:
@@ -43,9 +49,10 @@ def main() -> int:
     return 1 if check and changed else 0
 
 
-def _block(match: re.Match[str]) -> str:
+def _block(match: re.Match[str], above: str) -> str:
     name, *arguments = match[2].split()
-    return f"{match[1]}{FIGURES[name](*arguments)}{match[3]}"
+    figures = FIGURES[name](*arguments).replace("](results/", f"]({above}results/")
+    return f"{match[1]}{figures}{match[3]}"
 
 
 def _read(path: Path) -> Rows:
@@ -119,6 +126,27 @@ def result(name: str) -> str:
     return f"{summary}\nEvery run: [results/{name}/table.md](results/{name}/table.md).\n"
 
 
+def small_images() -> str:
+    """The tables of MNIST and CIFAR-10 in one: a line a network."""
+    rows = []
+    for name in ("mnist", "mnist_aug", "cifar10", "cifar10_short", "cifar10_fast"):
+        for model, runs in by_model(finished(get_table(name), ROOT / "results" / name)).items():
+            plain = percent(Sample([run.error("plain") for run in runs])) if "plain" in runs[0].results else ""
+            rows.append(
+                [
+                    f"`{name}`",
+                    f"`{model}`",
+                    PAPER.get((name, model), ""),
+                    percent(Sample([run.error() for run in runs])),
+                    plain,
+                    str(len(runs)),
+                    f"{statistics.median(run.results['cpu_seconds'] for run in runs) / 60:.0f}",
+                ]
+            )
+    head = "table|network|the paper, %|test error, %|without averaged views, %|seeds|core minutes a run"
+    return _markdown(head.split("|"), iter(rows))
+
+
 def _is(row: dict[str, str], mode: str, algorithm: str) -> bool:
     return row["mode"] == mode and row["algorithm"] == algorithm and row["normalize"] == "False"
 
@@ -141,6 +169,7 @@ FIGURES: dict[str, Callable[..., str]] = {
     "layers": layers,
     "networks": networks,
     "result": result,
+    "small-images": small_images,
 }
 
 if __name__ == "__main__":

@@ -25,12 +25,12 @@ def render(name: str, table: Table, finished: Sequence[Finished]) -> str:
     lines: list[list[str]] = []
     for model, runs in groups.items():
         errors = Sample([run.error() for run in runs])
-        cells = [f"`{model}`", str(len(runs)), _percent(errors)]
-        cells += [_percent(Sample([run.error(way) for run in runs])) for way in ways]
-        cells += [_percent(Sample([1 - run.results["test"]["top5"] for run in runs]))] if top5 else []
+        cells = [f"`{model}`", str(len(runs)), percent(errors)]
+        cells += [percent(Sample([run.error(way) for run in runs])) for way in ways]
+        cells += [percent(Sample([1 - run.results["test"]["top5"] for run in runs]))] if top5 else []
         cells += [
             "" if not lines else _difference(errors, first),
-            _percent(Sample([run.results["validation_error"] for run in runs])),
+            percent(Sample([run.results["validation_error"] for run in runs])),
             f"{runs[0].results['parameters']:,}",
             f"{statistics.median(run.epoch_cost for run in runs):.0f}",
             f"{statistics.median(run.results['wall_seconds'] for run in runs) / 60:.1f}",
@@ -78,7 +78,8 @@ def short_commit(facts: dict[str, Any]) -> str:
     return commit[:8] + "+" * commit.endswith("+")
 
 
-def _percent(sample: Sample) -> str:
+def percent(sample: Sample) -> str:
+    """Mean and, of several seeds, standard deviation."""
     spread = "" if sample.spread is None else f" ± {100 * sample.spread:.2f}"
     return f"{100 * sample.mean:.2f}{spread}"
 
