@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from epitomic.cli import main
+from epitomic.cli.features import as_initialised
 from epitomic.data import Standardize
 from epitomic.data.folders import FolderImages, list_images
 from epitomic.errors import UserError
@@ -145,3 +146,14 @@ def test_several_runs_make_a_table_that_grows(trained: Path) -> None:
     assert all(line in table.read_text() for line in rows)
     assert main(["transfer", runs[0], data, "--features", "pixel", *words]) == 2
     assert main(["transfer", runs[0], runs[0], data, *words]) == 2  # one file for two
+
+
+def test_an_untrained_network_keeps_the_whitening_of_the_trained_one() -> None:
+    torch.manual_seed(1)
+    trained = create_model("epitomic_small", in_channels=3, image_size=16, width=0.25, whiten=True)
+    trained.fit(torch.rand(20, 3, 16, 16))  # type: ignore[operator]
+    untrained = as_initialised(trained, seed=1)
+    assert untrained.whitening.weight.equal(trained.state_dict()["whitening.weight"])
+    torch.manual_seed(1)
+    begun = create_model("epitomic_small", in_channels=3, image_size=16, width=0.25, whiten=True)
+    assert all(p.equal(begun.state_dict()[n]) for n, p in untrained.named_parameters() if p.requires_grad)

@@ -131,14 +131,14 @@ def small_images() -> str:
     rows = []
     for name in ("mnist", "mnist_aug", "cifar10", "cifar10_short", "cifar10_fast"):
         for model, runs in by_model(finished(get_table(name), ROOT / "results" / name)).items():
-            plain = percent(Sample([run.error("plain") for run in runs])) if "plain" in runs[0].results else ""
+            viewed = all("plain" in run.results for run in runs)
             rows.append(
                 [
                     f"`{name}`",
                     f"`{model}`",
                     PAPER.get((name, model), ""),
                     percent(Sample([run.error() for run in runs])),
-                    plain,
+                    percent(Sample([run.error("plain") for run in runs])) if viewed else "",
                     str(len(runs)),
                     f"{statistics.median(run.results['cpu_seconds'] for run in runs) / 60:.0f}",
                 ]

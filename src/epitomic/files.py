@@ -30,7 +30,7 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
             os.fsync(file.fileno())
         os.replace(temporary, path)
         _sync_folder(path.parent)
-    except Exception as error:
+    except BaseException as error:  # Ctrl-C too leaves nothing behind
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         if isinstance(error, OSError) or type(error).__name__ == "SafetensorError":

@@ -26,6 +26,7 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) 
     Raises:
         UserError: If the file cannot be written.
     """
+    _need_safetensors()
     from safetensors.torch import save_file
 
     tensors = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
@@ -45,6 +46,7 @@ def load_tensors(path: Path, *, need_digest: bool = True) -> tuple[dict[str, Ten
         DamagedFileError: If anything in the file is not as it was written.
         UserError: If there is no such file.
     """
+    _need_safetensors()
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -61,6 +63,13 @@ def load_tensors(path: Path, *, need_digest: bool = True) -> tuple[dict[str, Ten
     if digest != _digest(tensors, text):
         raise DamagedFileError(f"{path} is damaged: its contents do not match its checksum")
     return tensors, json.loads(text)
+
+
+def _need_safetensors() -> None:
+    try:
+        import safetensors  # noqa: F401
+    except ModuleNotFoundError:
+        raise UserError("weights are kept in safetensors: pip install 'epitomic[train]'") from None
 
 
 def _digest(tensors: dict[str, Tensor], text: str) -> str:

@@ -45,6 +45,12 @@ def test_every_command_draws(folder: Path, tmp_path: Path, capsys: pytest.Captur
     assert (out / "report.html").is_file()
 
 
+def test_weights_that_ship_are_drawn_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["filters", "epitomic_small-mnist"]) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["filters.png", "filters.svg"]
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -3,6 +3,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from epitomic.models import create_model, from_pretrained, list_pretrained, save
 from epitomic.models.pretrained import SHIPPED
 from tests.data.test_bad_files import VARIANTS, mutate
 
+RESULTS = Path(__file__).parents[2] / "results"
 SMALL = {"image_size": 8, "width": 0.25}
 
 
@@ -72,6 +74,28 @@ def test_shipped_weights_are_as_good_as_they_say(name: str) -> None:
     standardize = Standardize(**{key: tuple(value) for key, value in config["standardize"].items()})
     found = score(model, view_batches(images.test, standardize, config["views"])).errors
     assert abs(found - config["trained"]["test_errors"]) <= 2  # they are kept in half precision
+
+
+@pytest.mark.parametrize("name", list_pretrained())
+def test_shipped_weights_are_of_a_published_run(name: str) -> None:
+    trained = json.loads((SHIPPED / name / "config.json").read_text())["trained"]
+    words = trained["command"].split()
+    model, seed = (words[words.index(option) + 1] for option in ("--model", "--seed"))
+    run = json.loads((RESULTS / words[2] / f"{model}-{seed}" / "results.json").read_text())
+    assert trained["test_errors"] == run["test"]["errors"]
+    assert trained["validation_error"] == run["validation_error"]
+
+
+def test_what_it_was_trained_with_comes_along() -> None:
+    model = create_model("epitomic_small", pretrained="cifar10")
+    assert model.pretrained_cfg["classes"][:2] == ["airplane", "automobile"]  # type: ignore[index]
+    assert len(model.pretrained_cfg["standardize"]["mean"]) == 3  # type: ignore[index]
+
+
+def test_without_safetensors_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "safetensors", None)
+    with pytest.raises(UserError, match=r"pip install 'epitomic\[train\]'"):
+        create_model("epitomic_small", pretrained="mnist")
 
 
 def test_errors_name_the_file(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ import torch
 
 from epitomic.errors import UserError
 from epitomic.models import count, create_model
-from epitomic.models.whitening import LocalWhitening
 
 SMALL = ["epitomic_small", "epitomic_small_norm", "topographic_small_norm", "maxpool_small", "maxout_small"]
 
@@ -35,36 +34,6 @@ def test_learns_a_batch(name: str, batch_norm: bool) -> None:
         loss.backward()
         optimizer.step()
     assert loss.item() < 0.3
-
-
-def test_whitening_is_taken_from_images_and_not_learned() -> None:
-    torch.manual_seed(0)
-    images = torch.nn.functional.avg_pool2d(9 * torch.randn(32, 3, 18, 18), 3, 1)  # neighbours are alike
-    model = create_model("epitomic_small", in_channels=3, image_size=16, width=0.25, whiten=True)
-    torch.testing.assert_close(model.eval()(images), _without_whitening(model)(images))  # nothing to whiten by yet
-    model.fit(images)  # type: ignore[operator]
-    whitening = model.whitening
-    assert isinstance(whitening, LocalWhitening)
-    assert not whitening.weight.requires_grad
-    white = whitening(images)
-    assert white.shape == images.shape
-    inside = white[:, :, 2:-2, 2:-2]  # where the patches are whole
-    torch.testing.assert_close(inside.var((0, 2, 3)), torch.ones(3), atol=1e-3, rtol=0)
-    assert _neighbours(images) > 0.5 > 0.1 > abs(_neighbours(inside))
-    torch.testing.assert_close(model(images), _without_whitening(model)(white))
-    torch.testing.assert_close(whitening.undo(white), images, atol=1e-2, rtol=0)
-
-
-def _neighbours(images: torch.Tensor) -> float:
-    """Correlation of horizontally neighbouring pixels."""
-    pairs = torch.stack((images[..., 1:].flatten(), images[..., :-1].flatten()))
-    return float(torch.corrcoef(pairs)[0, 1])
-
-
-def _without_whitening(model: torch.nn.Module) -> torch.nn.Module:
-    plain = create_model("epitomic_small", in_channels=3, image_size=16, width=0.25).eval()
-    plain.load_state_dict({name: t for name, t in model.state_dict().items() if not name.startswith("whitening")})
-    return plain
 
 
 def test_memory_format_does_not_change_the_result() -> None:

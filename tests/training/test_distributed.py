@@ -68,14 +68,18 @@ def last_row(out: Path) -> dict[str, float]:
     return {name: float(value) for name, value in row.items()}
 
 
-@pytest.mark.parametrize(("begun", "told"), [(True, "epitomic: process 1: no room\n"), (False, "")])
-def test_what_another_process_alone_meets_is_told(
-    begun: bool, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+TOLD = "epitomic: process 1: no room\n"
+
+
+@pytest.mark.parametrize(("begun", "local", "told"), [(True, "1", TOLD), (False, "1", ""), (False, "0", TOLD)])
+def test_what_another_process_or_machine_alone_meets_is_told(
+    begun: bool, local: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_: object) -> None:
         raise UserError("no room")
 
     monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("LOCAL_RANK", local)
     monkeypatch.setattr("epitomic.training.loop.train", fail)
     monkeypatch.setattr("torch.distributed.is_initialized", lambda: begun)
     finished = run(tmp_path / "run")

@@ -84,9 +84,20 @@ def test_a_signal_saves_and_says_how_to_resume(number: int, straight: Path, tmp_
         facts = json.loads((out / "run.json").read_text())
         assert {name: facts[name] for name in first} == first
         (session,) = facts["sessions"]
-        assert session.keys() == {"command", "commit", "versions", "first_step", "started"}
+        assert session.keys() == {"command", "commit", "versions", "machine", "processes", "first_step", "started"}
         assert session["first_step"] > first["first_step"] == 0
     assert_same(straight, out)
+
+
+def test_a_whitening_is_taken_up_again(tmp_path: Path) -> None:
+    """The images that it was taken from are not read again: the rest of the run has the same bits."""
+    options = ["--model.whiten", "true", "--quiet"]
+    assert run(tmp_path / "straight", *options).returncode == 0
+    shutil.copytree(tmp_path / "straight", tmp_path / "again")
+    (tmp_path / "again" / "results.json").unlink()
+    max((tmp_path / "again" / "checkpoints").iterdir()).unlink()  # of the end: it goes on from the one before
+    assert run(tmp_path / "again", "--resume", *options).returncode == 0
+    assert_same(tmp_path / "straight", tmp_path / "again")
 
 
 def test_resuming_a_finished_run_changes_nothing(straight: Path) -> None:
@@ -97,11 +108,25 @@ def test_resuming_a_finished_run_changes_nothing(straight: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in straight.rglob("*")} == before
 
 
+def test_a_finished_run_needs_no_checkpoint(straight: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    shutil.copytree(straight, out)
+    for path in (out / "checkpoints").iterdir():
+        path.write_bytes(path.read_bytes()[:100])
+    finished = run(out, "--resume")
+    assert (finished.returncode, finished.stderr) == (0, "")
+    assert "test error" in finished.stdout
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         ("train digits --epochs 4 --resume --out {run}", "--epochs 4 where it has 3"),
         ("train digits --out {run}", "is not empty: add --resume"),
+        (
+            "train cifar10 --model epitomic_fast --out {new}",
+            "add --model.dropout none --model.conv_dropout none --model.batch_norm none --model.whiten none",
+        ),
         ("train --resume --out {new}", "nothing to resume"),
         ("train", "which recipe?"),
         ("train digitss --out {new}", "did you mean 'digits'?"),

@@ -182,6 +182,18 @@ def test_runs_of_different_recipes_are_told_apart(make_run: MakeRun) -> None:
     ]
 
 
+def test_seeds_of_before_and_after_a_new_setting_are_one_network(make_run: MakeRun) -> None:
+    before, after = make_run(name="one"), make_run(name="one", seed=1)
+    for folder, change in (
+        (before, lambda model: model.pop("whiten")),
+        (after, lambda model: model.update(whiten=None)),
+    ):
+        recipe = json.loads((folder / "recipe.json").read_text())
+        change(recipe["model"])
+        (folder / "recipe.json").write_text(json.dumps(recipe))
+    assert labels([open_run(before), open_run(after)]) == ["epitomic_small", "epitomic_small"]
+
+
 def test_folders_of_one_name_are_told_apart_by_their_parents(make_run: MakeRun) -> None:
     runs = [make_run(name="same"), with_rate(make_run(name="same"), 0.5), make_run(name="same")]
     first, second, again = (f"{r.parent.name}/{r.name}" for r in runs)

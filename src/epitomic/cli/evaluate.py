@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
             raise UserError(f"--{option} is not for {name}, but for {', '.join(sets)}")
     standardize = Standardize.read(config, config.get("in_channels"), path)
     open_set = _open_photographs if name in PHOTOGRAPHS else _open_memory
-    batches, classes, got, way = open_set(name, args, config, standardize)
+    batches, classes, got, way = open_set(name, args, config, standardize, path)
     expected = (config.get("in_channels"), config.get("image_size"), config.get("num_classes"))
     if expected != got:
         raise UserError(f"{path}: the network is for (channels, size, classes) {expected}, and {name} has {got}")
@@ -80,7 +80,9 @@ def on_device(model: nn.Module, name: str) -> nn.Module:
 Opened = tuple[Iterable[Batch], tuple[str, ...], tuple[int, int, int], dict[str, Any]]
 
 
-def _open_memory(name: str, args: argparse.Namespace, config: dict[str, Any], standardize: Standardize) -> Opened:
+def _open_memory(
+    name: str, args: argparse.Namespace, config: dict[str, Any], standardize: Standardize, path: Path
+) -> Opened:
     from epitomic.data import load_set
     from epitomic.data.memory import VIEWS, view_batches
 
@@ -88,16 +90,18 @@ def _open_memory(name: str, args: argparse.Namespace, config: dict[str, Any], st
     shape = (images.channels, images.image_size, len(images.classes))
     views = args.views or config.get("views", "one")
     if views not in VIEWS:
-        raise unknown("--views", str(views), VIEWS)
+        raise unknown("--views" if args.views else f"views in {path}", str(views), VIEWS)
     return view_batches(images.test, standardize, views), images.classes, shape, {"views": views}
 
 
-def _open_photographs(name: str, args: argparse.Namespace, config: dict[str, Any], standardize: Standardize) -> Opened:
+def _open_photographs(
+    name: str, args: argparse.Namespace, config: dict[str, Any], standardize: Standardize, path: Path
+) -> Opened:
     from epitomic.data.crops import center_crop, ten_crops
     from epitomic.data.open import default_workers, open_validation
     from epitomic.data.views import evaluation_batches
 
-    images = open_validation(name, args.data_dir, config, Path(args.run) / "config.json")
+    images = open_validation(name, args.data_dir, config, path)
     crop = int(config["image_size"])
     crops = args.crops or 10
     views = ten_crops if crops == 10 else center_crop

@@ -12,6 +12,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from epitomic.cli.output import output_folder
 from epitomic.errors import UserError, unknown
 from epitomic.files import read_json, write_atomically
 from epitomic.options import whole
@@ -25,7 +26,7 @@ KINDS_HELP = "network: as trained; untrained: the same network as initialised; p
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options."""
-    parser.add_argument("run", metavar="RUN", help="a run folder: config.json and model.safetensors")
+    parser.add_argument("run", metavar="RUN", help="a run folder, or the name of weights that ship with the package")
     configure_features(parser)
     parser.add_argument("--features", default="network", metavar="KIND", help=KINDS_HELP)
     parser.add_argument("--out", metavar="FILE", required=True, help="a new file, .npz or .safetensors")
@@ -83,32 +84,43 @@ def check_kinds(kinds: list[str]) -> None:
 
 def compute_features(run: str, kind: str, args: argparse.Namespace) -> Features:
     """The vectors that the other options ask for; those computed before are taken from the cache."""
-    import torch
-
     from epitomic.cli.evaluate import on_device
     from epitomic.data.batches import Standardize
     from epitomic.data.open import default_workers, open_split
     from epitomic.data.pixels import need_images
-    from epitomic.models import create_model, from_pretrained
+    from epitomic.models import from_pretrained
+    from epitomic.models.pretrained import find_pretrained
     from epitomic.transfer import cache_key, cached, extract, weights_digest
 
     need_images()
-    path = Path(run) / "config.json"
-    model: Any = from_pretrained(run)
+    folder = find_pretrained(run)
+    path = folder / "config.json"
+    model: Any = from_pretrained(folder)
     config = read_json(path)
     if config.get("in_channels") != 3:
         raise UserError(f"{path}: the network is for images of {config.get('in_channels')} channels, not of 3")
     standardize, size = Standardize.read(config, 3, path), int(config["image_size"])
     source = open_split(Path(args.data), args.split, 0)
     if kind == "untrained":
-        torch.manual_seed(args.seed)
-        arguments = {key: value for key, value in model.config.items() if key != "model"}
-        model = create_model(model.config["model"], **arguments).eval()
+        model = as_initialised(model, args.seed)
     elif kind == "pixels":
         model = None
     weights = "pixels" if model is None else weights_digest(model)
     model = None if model is None else on_device(model, args.device)
     key = cache_key(weights, source.fingerprint, size, standardize)
-    folder = Path(args.cache) if args.cache else Path(run) / "features"
+    cache = Path(args.cache) if args.cache else output_folder(run) / "features"
     workers = default_workers() if args.workers is None else args.workers
-    return cached(folder / f"{key}.safetensors", lambda: extract(model, source, size, standardize, workers=workers))
+    return cached(cache / f"{key}.safetensors", lambda: extract(model, source, size, standardize, workers=workers))
+
+
+def as_initialised(model: Any, seed: int) -> Any:
+    """A trained network before its training; what it took from the images without learning, a whitening, stays."""
+    import torch
+
+    from epitomic.models import create_model
+
+    torch.manual_seed(seed)
+    untrained = create_model(model.config["model"], **{k: v for k, v in model.config.items() if k != "model"}).eval()
+    fixed = {name: parameter for name, parameter in model.named_parameters() if not parameter.requires_grad}
+    untrained.load_state_dict(fixed, strict=False)
+    return untrained

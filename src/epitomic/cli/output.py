@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from epitomic.models.pretrained import SHIPPED, find_pretrained
+
 
 @contextlib.contextmanager
 def status_line() -> Iterator[Callable[[str], None]]:
@@ -25,4 +27,10 @@ def status_line() -> Iterator[Callable[[str], None]]:
 
 def output_stem(runs: list[str], name: str) -> Path:
     """Where a picture goes if the user does not say: into the run's folder, or here if there are several runs."""
-    return Path(runs[0]) / name if len(runs) == 1 else Path(name)
+    return output_folder(runs[0]) / name if len(runs) == 1 else Path(name)
+
+
+def output_folder(run: str) -> Path:
+    """Where what is made of a run goes: into its folder, or here if its weights ship with the package."""
+    folder = find_pretrained(run)
+    return Path() if folder.parent == SHIPPED else folder

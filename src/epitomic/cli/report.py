@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from epitomic.cli.output import status_line
+from epitomic.cli.output import output_stem, status_line
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +27,7 @@ def run(args: argparse.Namespace) -> int:
     from epitomic.visualisation.report import NAME, write_report
 
     runs = open_runs(args.runs, args.data_dir)
-    path = Path(args.out) if args.out else (Path(args.runs[0]) / NAME if len(runs) == 1 else Path(NAME))
+    path = Path(args.out) if args.out else output_stem(args.runs, NAME)
     with status_line() as tell:
         reports = write_report(runs, path, images=args.images, robustness=not args.no_robustness, progress=tell)
     for report in reports:

@@ -80,7 +80,8 @@ def _prepare(args: argparse.Namespace, folder: Run) -> Recipe:
         folder.check_same(recipe, str(folder.recipe_path), stored)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            folder.checkpoints.load()
+            if not folder.results_path.is_file():  # a finished run needs none
+                folder.checkpoints.load()
         for warning in caught:
             print(f"epitomic: {warning.message}", file=sys.stderr)
     else:
@@ -118,13 +119,15 @@ def _train(args: argparse.Namespace, recipe: Recipe, folder: Run, rank: int) -> 
     except UserError as error:
         if rank == 0:
             raise
-        if torch.distributed.is_initialized():  # before that, all processes meet the same, and the first one tells
+        # Before they are connected, all processes of a machine meet the same, and the first one tells.
+        if torch.distributed.is_initialized() or os.environ.get("LOCAL_RANK") == "0":
             print(f"epitomic: process {rank}: {error}", file=sys.stderr)
         return 2
     if rank == 0 and not args.quiet:
         test, seconds = results["test"], results["wall_seconds"]
         if "plain" in results:
-            print(f"plain: error {100 * results['plain']['error']:.2f} %; mirrored and shifted views averaged:")
+            views = "mirrored and shifted" if recipe.data.views == "shifted" else recipe.data.views
+            print(f"plain: error {100 * results['plain']['error']:.2f} %; {views} views averaged:")
         if "center" in results:
             print(
                 f"10 crops: top-5 error {100 * (1 - test['top5']):.2f} %; "

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from epitomic.cli.features import KINDS_HELP, check_kinds, compute_features, configure_features
+from epitomic.cli.output import output_folder
 from epitomic.errors import UserError, unknown
 from epitomic.files import read_json, write_json, write_text
 from epitomic.options import whole
@@ -25,7 +26,7 @@ from epitomic.options import whole
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The options."""
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="run folders: config.json and model.safetensors")
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="run folders, or names of weights that ship with it")
     configure_features(parser)
     parser.add_argument("--features", nargs="+", default=["network"], metavar="KIND", help=KINDS_HELP)
     parser.add_argument("--kernel", default="linear", metavar="KIND", help="linear, rbf or both")
@@ -48,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
         raise UserError(f"--out keeps a file for each name of a run folder, and two runs share one: {', '.join(names)}")
     facts = gather_facts()
     for folder in args.runs:
-        path = Path(folder) / "transfer.json"
+        path = output_folder(folder) / "transfer.json"
         results = read_json(path) if path.is_file() else {}
         for kind in args.features:
             results |= _measure(folder, kind, args, facts)

@@ -36,8 +36,8 @@ def find_pretrained(name: str | Path) -> Path:
         return SHIPPED / str(name)
     shipped = ", ".join(list_pretrained()) or "none"
     raise UserError(
-        f"no folder {name}: a pretrained network is a folder with {CONFIG} and {WEIGHTS}, or one that ships with the "
-        f"package: {shipped}"
+        f"no folder {name}: a trained network is a folder that `epitomic train` made, with {CONFIG} and {WEIGHTS}, or "
+        f"one that ships with the package: {shipped}"
     )
 
 
@@ -80,7 +80,10 @@ def read_config(folder: Path) -> tuple[str, dict[str, Any]]:
 
 
 def load_weights(model: nn.Module, folder: str | Path) -> None:
-    """Fills ``model`` from ``folder``; a softmax layer for another number of classes stays as it is."""
+    """Fills ``model`` from ``folder``; a softmax layer for another number of classes stays as it is.
+
+    All of ``config.json``, the images' mean and the class names among it, is then ``model.pretrained_cfg``.
+    """
     path = Path(folder) / WEIGHTS
     tensors, _ = load_tensors(path, need_digest=False)
     own = model.state_dict()
@@ -88,6 +91,7 @@ def load_weights(model: nn.Module, folder: str | Path) -> None:
     if head is not None and head.dim() == 2 and len(head) != len(own["out.weight"]):
         tensors.update({name: tensor for name, tensor in own.items() if name.startswith("out.")})
     load_state(model, tensors, path)
+    model.pretrained_cfg = read_json(Path(folder) / CONFIG)  # type: ignore[assignment]
 
 
 def load_state(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:

@@ -84,7 +84,7 @@ class SmallNet(nn.Module):
         self.out = nn.Linear(hidden, num_classes)
         initialize(self)
         if self.whitening is not None:
-            nn.init.dirac_(self.whitening.weight)
+            self.whitening.reset_parameters()
 
     def fit(self, images: Tensor) -> None:
         """Takes from some images what is not learned: the whitening, if there is one."""

@@ -6,9 +6,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from epitomic.errors import UserError
+
 PATCH = 2  # pixels each way that `Whitening` sees
 LOCAL = 5  # and `LocalWhitening`
 ITERATIONS = 200  # to undo it
+CHUNK = 100  # images at a time
+TINY = 1e-6  # a standard deviation that is rounding
 
 
 class Whitening(nn.Conv2d):
@@ -27,7 +31,7 @@ class Whitening(nn.Conv2d):
     @torch.no_grad()
     def fit(self, images: Tensor) -> None:
         """Takes the filters from the patches of some images, (N, C, H, W)."""
-        variances, components = torch.linalg.eigh(_covariance(images, PATCH))
+        variances, components = torch.linalg.eigh(_covariance(images, self.in_channels, PATCH))
         filters = (components / (variances + self.eps).sqrt()).T.reshape(-1, *self.weight.shape[1:])
         self.weight.copy_(torch.cat((filters, -filters)))
 
@@ -48,15 +52,21 @@ class LocalWhitening(nn.Conv2d):
         self.eps = eps
         self.weight.requires_grad_(False)
 
+    def reset_parameters(self) -> None:
+        """Fills the layer so that it gives what it is given."""
+        super().reset_parameters()
+        nn.init.dirac_(self.weight)
+
     @torch.no_grad()
     def fit(self, images: Tensor) -> None:
         """Takes the filters from the patches of some images, (N, C, H, W); their outputs have variance 1 on these."""
-        covariance = _covariance(images, LOCAL)  # (C 5 5, C 5 5)
+        covariance = _covariance(images, self.in_channels, LOCAL)  # (C 5 5, C 5 5)
         variances, components = torch.linalg.eigh(covariance)
         whiten = (components / (variances + self.eps).sqrt()) @ components.T
         centre = whiten.unflatten(0, (self.in_channels, LOCAL**2))[:, LOCAL**2 // 2]  # (C, C 5 5)
         deviation = ((centre @ covariance) * centre).sum(1, keepdim=True).sqrt()
-        self.weight.copy_((centre / deviation).reshape(self.weight.shape))
+        scale = torch.where(deviation > TINY, 1 / deviation, 0)  # a channel that does not vary becomes zero
+        self.weight.copy_((centre * scale).reshape(self.weight.shape))
 
     @torch.no_grad()
     def undo(self, white: Tensor) -> Tensor:
@@ -80,7 +90,21 @@ def _squares(images: Tensor) -> Tensor:
     return images.square().sum((1, 2, 3), keepdim=True)
 
 
-def _covariance(images: Tensor, size: int) -> Tensor:
-    """Of all size x size patches, (C size size, C size size)."""
-    patches = F.unfold(images.double(), size)  # (N, C size size, positions)
-    return torch.cov(patches.transpose(0, 1).flatten(1))
+def _covariance(images: Tensor, channels: int, size: int) -> Tensor:
+    """Of all size x size patches of some images, (N, C, H, W): (C size size, C size size).
+
+    Raises:
+        UserError: If the images are not of this kind.
+    """
+    if images.dim() != 4 or images.shape[1] != channels or min(images.shape[2:]) < size or not len(images):
+        fits = f"(N, {channels}, H, W), at least {size} pixels each way"
+        raise UserError(f"a whitening is fit to images of shape {fits}, got {tuple(images.shape)}")
+    if not images.isfinite().all():
+        raise UserError("a whitening is fit to images of finite numbers, got NaN or infinity among them")
+    sums, products, count = torch.zeros(()), torch.zeros(()), 0
+    for part in images.split(CHUNK):
+        patches = F.unfold(part.double(), size).transpose(0, 1).flatten(1)  # (C size size, patches)
+        sums, products = sums + patches.sum(1), products + patches @ patches.T
+        count += patches.shape[1]
+    mean = sums / count
+    return products / count - mean.outer(mean)

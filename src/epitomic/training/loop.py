@@ -102,7 +102,7 @@ class Trainer:
             image_size=self.feed.image_size,
             **recipe.model.arguments(),
         )
-        if isinstance(model, FitsImages):
+        if isinstance(model, FitsImages) and not self.run.checkpoints.files():
             images, _ = next(self.feed.stream(0, 0, Part()))  # the run's first global batch, the same in every process
             model.fit(images)
         self.dtype = torch.float64 if recipe.precision == "64-true" else torch.float32
@@ -312,7 +312,7 @@ class Trainer:
 
 
 def train(recipe: Recipe, run: Run, settings: Settings) -> dict[str, Any]:
-    """Trains, then looks at the test set once, with the best weights; of a finished run, reads what it found then.
+    """Trains, then looks at the test set once, with the kept weights; of a finished run, reads what it found then.
 
     Returns:
         The results, as written to ``results.json``.
@@ -381,12 +381,11 @@ def _fabric(recipe: Recipe, settings: Settings) -> Fabric:
 def _check_model(recipe: Recipe) -> None:
     """An error if the recipe, perhaps made for another network, has settings that this one does not take."""
     name, known = recipe.model.name, model_options(recipe.model.name)
-    for option, value in recipe.model.arguments().items():
-        if option not in known:
-            takes = ", ".join(known)
-            raise UserError(
-                f"--model.{option} {value} is not for {name}, which takes {takes}: add --model.{option} none"
-            )
+    unfit = {option: value for option, value in recipe.model.arguments().items() if option not in known}
+    if unfit:
+        given = ", ".join(f"--model.{option} {value}" for option, value in unfit.items())
+        without = " ".join(f"--model.{option} none" for option in unfit)
+        raise UserError(f"not for {name}, which takes {', '.join(known)}: {given}; add {without}")
 
 
 def _check_batches(recipe: Recipe, settings: Settings, images: int) -> None:

@@ -3,7 +3,7 @@
 recipe.json           the resolved recipe
 run.json              command, commit, versions, machine, seed, wall time; what each later session had of these
 metrics.csv           one line an epoch, the same in every repetition
-model.safetensors     the weights of the best epoch by validation error,
+model.safetensors     the weights of the best epoch by validation error, or of the last, as the recipe says,
 config.json           and the network they are for
 results.json          the test set, looked at once at the end
 checkpoints/          the last two, for --resume
@@ -39,7 +39,8 @@ COLUMNS = (
     *("val_loss", "val_error", "val_top5_error", "best_epoch"),
 )
 
-SESSION = ("command", "commit", "versions", "first_step", "started")  # facts that a later session may have of its own
+# Facts that a later session may have of its own.
+SESSION = ("command", "commit", "versions", "machine", "processes", "first_step", "started")
 
 
 class Run:
@@ -112,10 +113,10 @@ class Run:
         write_text(self.folder / "metrics.csv", text.getvalue())
 
     def finish(self, results: dict[str, Any]) -> None:
-        """Writes the results, and the wall time to the facts."""
-        write_json(self.results_path, results)
+        """Writes the wall time to the facts, then the results, which make the run count as finished."""
         facts = {**read_json(self.facts_path), "wall_seconds": results["wall_seconds"], "finished": _now()}
         write_json(self.facts_path, facts)
+        write_json(self.results_path, results)
 
 
 def gather_facts() -> dict[str, Any]:

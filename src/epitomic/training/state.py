@@ -1,4 +1,4 @@
-"""Where a training is: how far, with what sums, and how long it took."""
+"""What a training counts: steps, sums, seconds."""
 
 from __future__ import annotations
 

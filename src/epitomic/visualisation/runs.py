@@ -17,6 +17,7 @@ from epitomic.data.open import open_validation
 from epitomic.errors import UserError
 from epitomic.files import read_json
 from epitomic.models import from_pretrained
+from epitomic.models.pretrained import find_pretrained
 from epitomic.models.whitening import LocalWhitening
 from epitomic.rng import generator
 
@@ -91,7 +92,7 @@ class RunView:
 
     @cached_property
     def model(self) -> nn.Module:
-        """The best weights so far, ready for evaluation."""
+        """The kept weights so far, ready for evaluation."""
         self._check_weights()
         return from_pretrained(self.folder)
 
@@ -163,14 +164,12 @@ class RunView:
 
 
 def open_run(folder: str | Path, data_dir: str | None = None) -> RunView:
-    """A run folder that ``epitomic train`` made, or a folder with weights alone.
+    """A run folder that ``epitomic train`` made, a folder with weights alone, or weights that ship with the package.
 
     Raises:
         UserError: If it is not one; the message says what is missing.
     """
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise UserError(f"no folder {folder}: RUN is what `epitomic train ... --out RUN` made")
+    folder = find_pretrained(folder)
     names = ("recipe.json", "config.json", "run.json", "results.json")
     recipe, config, facts, results = (read_json(folder / n) if (folder / n).is_file() else None for n in names)
     if not (folder / "model.safetensors").is_file():
@@ -229,7 +228,12 @@ def group_key(run: RunView) -> str:
     """The same for runs that differ in their seed alone."""
     if not run.recipe:
         return str(run.folder.resolve())
-    return repr(sorted((k, v) for k, v in run.recipe.items() if k != "seed"))
+    return repr(sorted((k, _given(v)) for k, v in run.recipe.items() if k != "seed"))
+
+
+def _given(value: Any) -> Any:
+    """A part of a recipe without what is None, as recipes lack settings that there were not yet."""
+    return {k: _given(v) for k, v in value.items() if v is not None} if isinstance(value, dict) else value
 
 
 def _entry(recipe: dict[str, Any], group: str, name: str) -> Any:
