@@ -58,6 +58,7 @@ TABLES: dict[str, Table] = {
     # The same network and its twins, narrower and shorter.
     "cifar10_short": Table("CIFAR-10, the small networks in 10 epochs", "cifar10_short", dict.fromkeys(SMALL, 3)),
     "cifar10_fast": Table("CIFAR-10, the fast networks", "cifar10_fast", {"epitomic_fast": 3, "maxpool_fast": 3}),
+    "cifar10_long": Table("CIFAR-10, two hours of two cores", "cifar10_long", {"epitomic_fast": 1}),
     # The paper's Table 4, on ten of its classes, with the network that it says does not learn.
     "imagenette": Table(
         "Imagenette, the paper's ImageNet networks",
