@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import runpy
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 from PIL import Image
 
 from epitomic.cli import main
+from epitomic.visualisation.robustness import read_rows
 from tests.training.conftest import SHORT
 from tests.visualisation.conftest import MakeRun, folder, make_run, one_thread  # noqa: F401
 
@@ -43,6 +45,33 @@ def test_every_command_draws(folder: Path, tmp_path: Path, capsys: pytest.Captur
     assert "all its rises together 0.00" in text
     assert "relative error" in text
     assert (out / "report.html").is_file()
+
+
+def test_a_robustness_table_grows_run_by_run(
+    make_run: MakeRun,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for seed in (0, 1):
+        shutil.copytree(make_run(seed=seed), f"run-{seed}")
+    command = ["robustness", "--images", "20", "--shifts", "1", "--out", "all", "--add"]
+    assert main([*command, "run-0"]) == 0
+    first = Path("all.csv").read_text()
+    shutil.rmtree("run-0")  # as when the machine is gone: what was measured is not measured again
+    assert main([*command, "run-0/", "run-1"]) == 0
+    assert Path("all.csv").read_text().startswith(first)
+    assert len(read_rows(Path("all.csv"))) == 10
+    assert Path("all.md").read_text().startswith("`epitomic robustness run-0 run-1 --shifts 1 --images 20 --out all`")
+    assert capsys.readouterr().out.count("wrote all.png") == 2
+    assert main([*command[:4], "2", "--out", "all", "--add", "run-1", "run-2"]) == 2
+    shutil.copytree("run-1", "run-2")
+    assert main([*command[:4], "2", "--out", "all", "--add", "run-2"]) == 2
+    assert "all.csv has shifts of up to 1 pixels of 20 images, and run-2 would be" in capsys.readouterr().err
+    Path("all.csv").write_text("run,shift\nrun-0,1\n")
+    assert main([*command, "run-1"]) == 2
+    assert "cannot read all.csv, which is to hold rows" in capsys.readouterr().err
 
 
 def test_weights_that_ship_are_drawn_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

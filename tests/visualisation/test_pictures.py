@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from collections.abc import Sequence
@@ -41,7 +40,15 @@ from epitomic.visualisation import (
 from epitomic.visualisation.curves import Curve
 from epitomic.visualisation.mosaics import SMOOTH
 from epitomic.visualisation.receptive import receptive_windows
-from epitomic.visualisation.robustness import ShiftRow, grouped, robustness_table, save_rows, shift_images, summarize
+from epitomic.visualisation.robustness import (
+    ShiftRow,
+    grouped,
+    read_rows,
+    robustness_table,
+    save_rows,
+    shift_images,
+    summarize,
+)
 from epitomic.visualisation.runs import labels, titles
 from epitomic.visualisation.style import HEAT, Theme
 from epitomic.visualisation.timing import layer_times
@@ -232,9 +239,7 @@ def test_robustness_is_measured_in_four_directions(folder: Path, tmp_path: Path)
     assert summarize(rows)[1] == [pytest.approx(np.mean([r.error for r in rows[1:5]]))]
     assert "epitomic_small" in robustness_table(groups)
     save_rows(rows, tmp_path / "rows.csv")
-    saved = list(csv.DictReader((tmp_path / "rows.csv").open()))
-    assert len(saved) == 9
-    assert saved[0]["seed"] == "0"
+    assert read_rows(tmp_path / "rows.csv") == rows
     assert len(robustness_figure(groups, size=(360, 560)).axes) == 2
     with pytest.raises(UserError, match="--shifts"):
         measure_shifts(run, most=8)

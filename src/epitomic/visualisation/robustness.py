@@ -134,6 +134,15 @@ def grouped(runs: Sequence[RunView], measured: Sequence[list[ShiftRow]]) -> dict
     return groups
 
 
+def by_network(rows: Sequence[ShiftRow]) -> dict[str, list[ShiftRow]]:
+    """The rows by network, and by image set where there are several."""
+    several = len({row.dataset for row in rows}) > 1
+    groups: dict[str, list[ShiftRow]] = {}
+    for row in rows:
+        groups.setdefault(f"{row.model}, {row.dataset}" if several else row.model, []).append(row)
+    return groups
+
+
 def robustness_table(groups: dict[str, list[ShiftRow]]) -> str:
     """Means over directions and seeds, for the eye; with several seeds, the least and the largest in brackets."""
     shifts = sorted({row.shift for rows in groups.values() for row in rows})
@@ -160,6 +169,41 @@ def save_rows(rows: Iterable[ShiftRow], path: Path) -> None:
     writer.writeheader()
     writer.writerows(asdict(row) for row in rows)
     write_text(path, text.getvalue())
+
+
+def read_rows(path: Path) -> list[ShiftRow]:
+    """What `save_rows` wrote.
+
+    Raises:
+        UserError: If it is something else.
+    """
+    kinds = {"int": int, "float": float, "str": str}  # as the fields are annotated
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            table = list(csv.DictReader(file))
+        return [ShiftRow(**{f.name: kinds[str(f.type)](row[f.name]) for f in fields(ShiftRow)}) for row in table]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        reason = f"it has no column {error}" if isinstance(error, KeyError) else error
+        raise UserError(
+            f"cannot read {path}, which is to hold rows that `epitomic robustness` wrote: {reason}"
+        ) from None
+
+
+def check_alike(
+    rows: Sequence[ShiftRow], runs: Sequence[RunView], *, most: int, images: int | None, path: Path
+) -> None:
+    """Raises a `UserError` if rows of these runs would not stand beside the ones that ``path`` has."""
+    if not rows:
+        return
+    kept = (max(row.shift for row in rows), rows[0].images)
+    for run in runs:
+        size = len(run.test)
+        wanted = (most, size if images is None else min(images, size))
+        if wanted != kept:
+            raise UserError(
+                f"{path} has shifts of up to {kept[0]} pixels of {kept[1]} images, and {run.folder} would be measured "
+                f"with up to {wanted[0]} of {wanted[1]}: name another --out"
+            )
 
 
 def robustness_figure(
