@@ -272,7 +272,8 @@ class MaxoutConv2d(nn.Module):
         """The best of each output's pieces, (N, out_channels, oh, ow)."""
         input, padding = _pad(input, self.padding, self.padding_mode)
         responses = F.conv2d(input, self.weight, self.bias, stride=self.stride, padding=padding)
-        return responses.unflatten(-3, (self.out_channels, self.pieces)).amax(-3)
+        # max, not amax: its gradient goes to one piece, as in max_pool2d, and is a scatter, not five passes.
+        return responses.unflatten(-3, (self.out_channels, self.pieces)).max(-3).values
 
     def extra_repr(self) -> str:
         """The arguments that matter, for ``print(model)``."""
