@@ -272,7 +272,7 @@ class MaxoutConv2d(nn.Module):
         """The best of each output's pieces, (N, out_channels, oh, ow)."""
         input, padding = _pad(input, self.padding, self.padding_mode)
         responses = F.conv2d(input, self.weight, self.bias, stride=self.stride, padding=padding)
-        # max, not amax: its gradient goes to one piece, as in max_pool2d, and is a scatter, not five passes.
+        # max, not amax, which divides the gradient among equals: to one piece, as in max_pool2d, and faster.
         return responses.unflatten(-3, (self.out_channels, self.pieces)).max(-3).values
 
     def extra_repr(self) -> str:

@@ -52,16 +52,17 @@ def run(args: argparse.Namespace) -> int:
 
     stem = Path(args.out) if args.out else output_stem(args.runs, "robustness")
     path = Path(f"{stem}.csv")
-    kept = read_rows(path) if args.add and path.is_file() else []
-    known = {row.run for row in kept}
+    rows = read_rows(path) if args.add and path.is_file() else []
+    known = {row.run for row in rows}
     runs = open_runs([run for run in args.runs if str(Path(run)) not in known], args.data_dir)
-    check_alike(kept, runs, most=args.shifts, images=args.images, path=path)
+    check_alike(rows, runs, most=args.shifts, images=args.images, path=path)
     measured = []
     with status_line() as tell:
         for view in runs:
             measured.append(measure_shifts(view, most=args.shifts, images=args.images, progress=tell))
-            save_rows([*kept, *(row for rows in measured for row in rows)], path)
-    groups = by_network([*kept, *(row for rows in measured for row in rows)]) if args.add else grouped(runs, measured)
+            rows += measured[-1]
+            save_rows(rows, path)
+    groups = by_network(rows) if args.add else grouped(runs, measured)
     table = robustness_table(groups)
     print(table)
     write_text(Path(f"{stem}.md"), f"{_head(args, groups, stem)}\n\n```\n{table}\n```\n")

@@ -196,13 +196,12 @@ def check_alike(
     if not rows:
         return
     kept = (max(row.shift for row in rows), rows[0].images)
-    for run in runs:
-        size = len(run.test)
-        wanted = (most, size if images is None else min(images, size))
-        if wanted != kept:
+    sizes = [len(run.test) for run in runs] or [kept[1]]
+    for size in sizes if images is None else [min(images, size) for size in sizes]:
+        if (most, size) != kept:
             raise UserError(
-                f"{path} has shifts of up to {kept[0]} pixels of {kept[1]} images, and {run.folder} would be measured "
-                f"with up to {wanted[0]} of {wanted[1]}: name another --out"
+                f"{path} has shifts of up to {kept[0]} pixels of {kept[1]} images, and this would be of up to {most} "
+                f"pixels of {size}: name another --out"
             )
 
 
