@@ -6,13 +6,14 @@ import csv
 import runpy
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from PIL import Image
 
 from epitomic.cli import main
-from epitomic.visualisation.robustness import read_rows
+from epitomic.visualisation import RunView, robustness
 from tests.training.conftest import SHORT
 from tests.visualisation.conftest import MakeRun, folder, make_run, one_thread  # noqa: F401
 
@@ -62,7 +63,7 @@ def test_a_robustness_table_grows_run_by_run(
     shutil.rmtree("run-0")  # as when the machine is gone: what was measured is not measured again
     assert main([*command, "run-0/", "run-1"]) == 0
     assert Path("all.csv").read_text().startswith(first)
-    assert len(read_rows(Path("all.csv"))) == 10
+    assert len(robustness.read_rows(Path("all.csv"))) == 10
     assert Path("all.md").read_text().startswith("`epitomic robustness run-0 run-1 --shifts 1 --images 20 --out all`")
     assert capsys.readouterr().out.count("wrote all.png") == 2
     shutil.copytree("run-1", "run-2")
@@ -72,6 +73,27 @@ def test_a_robustness_table_grows_run_by_run(
     Path("all.csv").write_text("run,shift\nrun-0,1\n")
     assert main([*command, "run-1"]) == 2
     assert "cannot read all.csv, which is to hold rows" in capsys.readouterr().err
+
+
+def test_what_is_added_meanwhile_stays(
+    make_run: MakeRun,  # noqa: F811
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for seed in (0, 1):
+        shutil.copytree(make_run(seed=seed), f"run-{seed}")
+    command = ["robustness", "--images", "20", "--shifts", "1", "--out", "all", "--add"]
+    measure = robustness.measure_shifts
+
+    def slow_measure(view: RunView, **options: Any) -> list[robustness.ShiftRow]:
+        monkeypatch.setattr(robustness, "measure_shifts", measure)
+        assert main([*command, "run-1"]) == 0
+        return measure(view, **options)
+
+    monkeypatch.setattr(robustness, "measure_shifts", slow_measure)
+    assert main([*command, "run-0"]) == 0
+    assert [row.run for row in robustness.read_rows(Path("all.csv"))] == ["run-1"] * 5 + ["run-0"] * 5
 
 
 def test_weights_that_ship_are_drawn_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

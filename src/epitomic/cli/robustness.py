@@ -60,6 +60,8 @@ def run(args: argparse.Namespace) -> int:
     with status_line() as tell:
         for view in runs:
             measured.append(measure_shifts(view, most=args.shifts, images=args.images, progress=tell))
+            if args.add and path.is_file():
+                rows = read_rows(path)  # another command may have added to the table meanwhile
             rows += measured[-1]
             save_rows(rows, path)
     groups = by_network(rows) if args.add else grouped(runs, measured)
