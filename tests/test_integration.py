@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.autograd import forward_ad
 
 from epitomic import EpitomicConv2d
 
@@ -83,13 +84,69 @@ def test_onnx_runtime_gives_equal_outputs(variant: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(y, layer(x).detach().numpy(), rtol=1e-4, atol=1e-5)
 
 
-def test_jit_trace() -> None:
-    layer, x = make_layer("mini").eval(), torch.randn(2, 32, 12, 12)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_jit_trace(variant: str, tmp_path: Path) -> None:
+    layer, x = make_layer(variant), torch.randn(2, 32, 12, 12)  # with parameters to learn, as it comes
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # tracing warns of sizes that become constants, and of its own age
-        traced = torch.jit.trace(layer, x, check_trace=False)
+        torch.jit.trace(layer, x).save(tmp_path / "layer.pt")
+        traced = torch.jit.load(tmp_path / "layer.pt")
     other = torch.randn(3, 32, 12, 12)
     torch.testing.assert_close(traced(other), layer(other), rtol=1e-4, atol=1e-5)
+
+
+def test_onnx_by_the_older_exporter(tmp_path: Path) -> None:
+    pytest.importorskip("onnx")
+    runtime = pytest.importorskip("onnxruntime")
+    layer, file, x = make_layer("normalised"), tmp_path / "layer.onnx", torch.randn(2, 32, 12, 12)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(layer, (x,), file, dynamo=False, input_names=["input"])
+    session = runtime.InferenceSession(file, providers=["CPUExecutionProvider"])
+    (y,) = session.run(None, {"input": x.numpy()})
+    np.testing.assert_allclose(y, layer(x).detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_fx_sees_one_call() -> None:
+    model = nn.Sequential(make_layer("normalised"), nn.ReLU())
+    traced, x = torch.fx.symbolic_trace(model), torch.randn(2, 32, 12, 12)
+    assert [node.op for node in traced.graph.nodes].count("call_function") == 1
+    torch.testing.assert_close(traced(x), model(x))
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("learning", [True, False])
+def test_forward_mode_is_the_derivative(variant: str, learning: bool) -> None:
+    layer = make_layer(variant).double().requires_grad_(learning)
+    x, v = torch.randn(2, 2, 32, 12, 12, dtype=torch.float64)
+    slope = (layer(x + 1e-6 * v) - layer(x - 1e-6 * v)) / 2e-6
+    with forward_ad.dual_level():
+        tangent = forward_ad.unpack_dual(layer(forward_ad.make_dual(x, v))).tangent
+    torch.testing.assert_close(tangent, slope, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(torch.func.jvp(layer, (x,), (v,))[1], slope, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("algorithm", ["native", "winograd"])
+def test_forward_mode_works_or_says_so(algorithm: str) -> None:
+    layer, x = EpitomicConv2d(2, 2, 2, algorithm=algorithm), torch.randn(1, 2, 4, 4)
+    with pytest.raises(ValueError, match=rf"algorithm='{algorithm}' cannot serve this call"):
+        torch.func.jvp(layer, (x,), (x,))
+
+
+def test_hessian_by_torch_func() -> None:
+    torch.manual_seed(0)
+    layer = EpitomicConv2d(2, 2, 2, dtype=torch.float64)
+    x, v = torch.randn(1, 2, 4, 4, dtype=torch.float64), torch.randn(layer.weight.shape, dtype=torch.float64)
+
+    def loss(weight: torch.Tensor) -> torch.Tensor:
+        return torch.func.functional_call(layer, {"weight": weight}, x).square().sum()
+
+    weight, gradient = layer.weight.detach(), torch.func.grad(loss)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch says which of its operators vmap one by one
+        hessian = torch.func.hessian(loss)(weight)
+    slope = (gradient(weight + 1e-6 * v) - gradient(weight - 1e-6 * v)) / 2e-6
+    torch.testing.assert_close(torch.tensordot(hessian, v, 4), slope, rtol=1e-5, atol=1e-6)
 
 
 def test_double_backward_works_or_says_so() -> None:
@@ -98,10 +155,12 @@ def test_double_backward_works_or_says_so() -> None:
     (grad,) = torch.autograd.grad(direct(x).square().sum(), x, create_graph=True)
     assert torch.autograd.grad(grad.sum(), x)[0].isfinite().all()
 
-    winograd = make_layer("mini", "winograd").double()
-    (grad,) = torch.autograd.grad(winograd(x).square().sum(), x, create_graph=True)
-    with pytest.raises(RuntimeError, match=r"no double backward .* algorithm='direct'"):
-        torch.autograd.grad(grad.sum(), x)
+    for variant in ("mini", "normalised"):
+        winograd = make_layer(variant, "winograd").double()
+        for wanted in (x, winograd.weight):
+            (grad,) = torch.autograd.grad(winograd(x).square().sum(), wanted, create_graph=True)
+            with pytest.raises(RuntimeError, match=r"no double backward .* algorithm='direct'"):
+                torch.autograd.grad(grad.sum(), wanted)
 
 
 def test_gradgradcheck_direct() -> None:

@@ -25,9 +25,12 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}{TEMPORARY}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.touch()
+        mode = temporary.stat().st_mode  # as the user's umask has it
         write(temporary)
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
+        temporary.chmod(mode)  # safetensors makes files that nobody else can read
         os.replace(temporary, path)
         _sync_folder(path.parent)
     except BaseException as error:  # Ctrl-C too leaves nothing behind

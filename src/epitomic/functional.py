@@ -18,7 +18,7 @@ from typing import Any, Literal, overload
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+from torch.autograd import forward_ad
 
 from epitomic.geometry import Geometry, Pair, Size
 from epitomic.ops.direct import match_direct
@@ -175,7 +175,8 @@ def choose_algorithm(
     (docs/performance.md), else ``"direct"``. They win
 
     - in float32 and float64, on CPU (elsewhere nothing was measured), for at most `MAX_POINTS` points per axis;
-    - when not traced, exported or under ``torch.func``: `direct` is made of operators that everybody knows;
+    - when not traced, exported, under ``torch.func`` or in forward-mode differentiation: `direct` is made of operators
+      that everybody knows;
     - native, wherever there is a maximum to take, D > 1: a plain convolution saves no multiplications;
     - winograd, where it saves enough: D C e^2 (s - 1) >= `WORTHWHILE`, with s the factor of multiplications saved.
     """
@@ -189,6 +190,8 @@ def choose_algorithm(
         reason = f"it serves at most {MAX_POINTS} points W/e + D - 1 per axis, and here they are {geometry.points}"
     elif dtype not in (torch.float32, torch.float64):
         reason = f"it needs float32 or float64, and the input is {dtype}"
+    elif forward_ad._current_level >= 0:  # the operator would drop the tangents without a word
+        reason = "it has no forward-mode derivatives"
     not_native = why_not_native(dtype, input.device)
     if algorithm == "native":
         reason = reason or not_native
@@ -253,7 +256,6 @@ class _ChannelSums(torch.autograd.Function):
         return first - minis.shape[1] * mean, (minis - mean[:, None]).square_().sum(1)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, d_first: Tensor, d_second: Tensor) -> Tensor:
         minis, mean = ctx.saved_tensors
         grad = (minis - mean[:, None]).mul_(2 * d_second[:, None])

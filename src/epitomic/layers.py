@@ -14,6 +14,8 @@ from epitomic.functional import ALGORITHMS, epitomic_conv2d
 from epitomic.geometry import Geometry, Pair, Size, as_pair
 from epitomic.ops.filters import gather_filters, mini_epitomes, normalize_filters
 
+torch.fx.wrap("epitomic_conv2d")  # one call in a graph of torch.fx, as F.conv2d is
+
 PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 

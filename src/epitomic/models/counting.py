@@ -48,12 +48,13 @@ def count(model: nn.Module, input_size: tuple[int, int, int]) -> Count:
         input_size: (channels, height, width) of one image.
     """
     layers: list[LayerCount] = []
+    leaves = [(name, module) for name, module in model.named_modules() if not list(module.children())]
+    parameters = {name: learned(leaf) for name, leaf in leaves}  # now: they are other tensors during the call below
 
     def record(name: str, module: nn.Module, output: Tensor) -> None:
         shape = tuple(output.shape[1:])
-        layers.append(LayerCount(name, type(module).__name__, shape, learned(module), _multiply_adds(module, shape)))
+        layers.append(LayerCount(name, type(module).__name__, shape, parameters[name], _multiply_adds(module, shape)))
 
-    leaves = [(name, module) for name, module in model.named_modules() if not list(module.children())]
     hooks = [
         leaf.register_forward_hook(lambda m, _, output, name=name: record(name, m, output)) for name, leaf in leaves
     ]

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from epitomic.geometry import Pair
 
@@ -27,7 +28,9 @@ def match_direct(x: Tensor, filters: Tensor, bias: Tensor | None, stride: Pair) 
     Returns:
         Responses, (N, K, oh, ow), and the winning p, an integer tensor of the same shape.
     """
-    if torch.is_grad_enabled() and (x.requires_grad or filters.requires_grad):
+    # torch.jit, ONNX's older exporter and forward mode know operators alone.
+    plain = torch._C._get_tracing_state() is not None or forward_ad._current_level >= 0
+    if torch.is_grad_enabled() and (x.requires_grad or filters.requires_grad) and not plain:
         y, positions = _MatchDirect.apply(x, filters, stride)
     else:
         y, positions = _search(x, filters, stride)
