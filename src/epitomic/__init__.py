@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from epitomic.models import create_model, from_pretrained, list_models
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> Any:
     """The networks, imported when they are first asked for."""
     if name in ("create_model", "from_pretrained", "list_models"):

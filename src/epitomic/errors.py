@@ -17,6 +17,7 @@ def unknown(kind: str, got: str, known: Iterable[str]) -> UserError:
     unknown model 'epitomic_smal': did you mean 'epitomic_small'?
     """
     names = sorted(known)
-    near = difflib.get_close_matches(got, names, n=3, cutoff=0.5)
+    last = [name for name in names if name.rpartition(".")[2] == got.lstrip("-")]  # --lr, for --optimizer.lr
+    near = last or difflib.get_close_matches(got, names, n=3, cutoff=0.5)
     hint = "did you mean " + " or ".join(map(repr, near)) + "?" if near else "there are " + ", ".join(names)
     return UserError(f"unknown {kind} {got!r}: {hint}")

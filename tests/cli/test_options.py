@@ -17,6 +17,11 @@ from epitomic.cli import main
         ("train digits --threads two", "--threads must be a whole number, got 'two'"),
         ("train digits --seed 99999999999999999999", "--seed must be at least 0 and below 9.22337e+18"),
         ("train digits --batchsize 3", "unknown option '--batchsize': did you mean '--batch_size'"),
+        ("train digits --lr 3", "unknown option '--lr': did you mean '--optimizer.lr'?"),
+        (
+            "train digits --flip 1",
+            "unknown option '--flip': did you mean '--augmentation.flip' or",
+        ),
         ("train digits extra", "one argument too many: 'extra'; `epitomic train --help`"),
         ("evaluate runs/digits --workers -1", "--workers must be at least 0, got -1"),
         ("bench --repetitions 0", "--repetitions must be at least 1, got 0"),

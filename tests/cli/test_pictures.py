@@ -67,7 +67,12 @@ def test_a_robustness_table_grows_run_by_run(
     assert Path("all.md").read_text().startswith("`epitomic robustness run-0 run-1 --shifts 1 --images 20 --out all`")
     assert capsys.readouterr().out.count("wrote all.png") == 2
     shutil.copytree("run-1", "run-2")
-    for known_or_new in ("run-1", "run-2"):
+    assert main([*command, "run-2"]) == 0  # again seed 1, so that they differ in something else
+    assert [line.split("  ")[0] for line in Path("all.md").read_text().splitlines()[5:8]] == [
+        f"epitomic_small (run-{number})" for number in range(3)
+    ]
+    shutil.copytree("run-1", "run-3")
+    for known_or_new in ("run-1", "run-3"):
         assert main([*command, known_or_new, "--shifts", "2"]) == 2
         assert "all.csv has shifts of up to 1 pixels of 20 images, and this would be" in capsys.readouterr().err
     Path("all.csv").write_text("run,shift\nrun-0,1\n")

@@ -99,6 +99,16 @@ def test_bad_images_are_listed_and_the_status_tells(tmp_path: Path, capsys: pyte
     assert len(StoreImages(tmp_path / "out", "train")) == 3 * 8 - 1
 
 
+def test_what_is_passed_by_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = make_folders(tmp_path / "in")
+    for name in ("train/ant/x.bmp", "train/ant/.hidden", "val/loose.png", "val/bee/deep/y.png"):
+        (source / name).parent.mkdir(exist_ok=True)
+        (source / name).write_bytes(b"")
+    assert main(["prepare", str(source), str(tmp_path / "out"), "--size", "24", "--workers", "1"]) == 0
+    assert "passed by 3 files and folders that are not CLASS/IMAGE with .jpg" in (told := capsys.readouterr().err)
+    assert f"the first: {source / 'train/ant/x.bmp'}" in told
+
+
 def test_a_second_call_does_only_what_is_missing(folders: Path, store: Path, tmp_path: Path) -> None:
     copy = tmp_path / "store"
     shutil.copytree(store, copy)

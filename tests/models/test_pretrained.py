@@ -60,6 +60,11 @@ def test_what_is_not_given_is_as_it_was_saved(tmp_path: Path) -> None:
         create_model("maxpool_small", pretrained=tmp_path)
     with pytest.raises(UserError, match="or one that ships with the package"):
         create_model("epitomic_small", pretrained="nothing")
+    with pytest.raises(UserError, match=r"is to say which: .* one of 'cifar10', 'mnist', which ship"):
+        create_model("epitomic_small", pretrained=True)
+    with pytest.raises(UserError, match="none ships with the package"):
+        create_model("maxout_small", pretrained=True)
+    assert create_model("epitomic_small", pretrained=False, **SMALL)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", list_pretrained())

@@ -118,6 +118,18 @@ def test_a_finished_run_needs_no_checkpoint(straight: Path, tmp_path: Path) -> N
     assert "test error" in finished.stdout
 
 
+def test_a_run_without_a_checkpoint_is_not_to_be_resumed(
+    straight: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run").mkdir()
+    shutil.copy(straight / "recipe.json", tmp_path / "run")  # all that a training that failed at once leaves
+    assert main(["train", "digits", "--out", str(tmp_path / "run")]) == 2
+    assert "run is not empty: the run in it has no checkpoint yet: if it is not running" in capsys.readouterr().err
+    (tmp_path / "file").touch()
+    assert main(["train", "digits", "--out", str(tmp_path / "file")]) == 2
+    assert "file is a file: name another folder" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

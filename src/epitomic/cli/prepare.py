@@ -3,9 +3,9 @@
     epitomic prepare ILSVRC/Data/CLS-LOC data/imagenet
     epitomic prepare imagenette-128 data/imagenette --size 128
 
-SRC has train/CLASS/IMAGE and val/CLASS/IMAGE, or CLASS/IMAGE. A call that was interrupted goes on when repeated. Images
-that cannot be read are listed in DST/bad_images.csv. Exit status: 0 if there are none, 1 if there are, 2 if SRC or DST
-does not fit.
+SRC has train/CLASS/IMAGE and val/CLASS/IMAGE, which training needs, or CLASS/IMAGE. A call that was interrupted goes on
+when repeated. Images that cannot be read are listed in DST/bad_images.csv. Exit status: 0 if there are none, 1 if there
+are, 2 if SRC or DST does not fit.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prepares, says what came of it."""
-    from epitomic.data.pixels import need_images
+    from epitomic.data.pixels import SUFFIXES, need_images
 
     for option, least, most in (("size", 1, 65500), ("quality", 1, 100), ("workers", 1, 4096)):
         value = getattr(args, option)
@@ -60,6 +60,12 @@ def run(args: argparse.Namespace) -> int:
         progress.close()
     if not args.quiet:
         print(f"{made.images:,} images are in {store}")
+        if made.ignored:
+            print(
+                f"epitomic: passed by {len(made.ignored)} files and folders that are not CLASS/IMAGE with "
+                f"{', '.join(SUFFIXES)}; the first: {made.ignored[0]}",
+                file=sys.stderr,
+            )
     if made.bad:
         path, reason = made.bad[0]
         print(

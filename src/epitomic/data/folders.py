@@ -31,12 +31,14 @@ class Listing:
         classes: Names of its folders, sorted: the labels count them.
         names: ``CLASS/IMAGE`` of every image, sorted.
         sizes: Of the files, in bytes.
+        ignored: What else lies beside the images or the class folders.
     """
 
     root: Path
     classes: tuple[str, ...]
     names: tuple[str, ...]
     sizes: tuple[int, ...]
+    ignored: tuple[str, ...] = ()
 
     @cached_property
     def labels(self) -> Tensor:
@@ -64,8 +66,11 @@ def list_images(root: Path) -> Listing:
     classes: list[str] = []
     names: list[str] = []
     sizes: list[int] = []
+    ignored = [entry.name for entry in os.scandir(root) if is_image(entry)]
     for folder in sorted(entry.name for entry in os.scandir(root) if entry.is_dir() and entry.name[0] != "."):
-        files = sorted((e.name, e.stat().st_size) for e in os.scandir(root / folder) if is_image(e))
+        entries = [entry for entry in os.scandir(root / folder) if entry.name[0] != "."]
+        files = sorted((e.name, e.stat().st_size) for e in entries if is_image(e))
+        ignored.extend(f"{folder}/{e.name}" for e in entries if not is_image(e))
         if not files:
             raise UserError(f"class folder {root / folder} has no image ({', '.join(SUFFIXES)}): fill or remove it")
         classes.append(folder)
@@ -75,7 +80,7 @@ def list_images(root: Path) -> Listing:
         loose = any(is_image(entry) for entry in os.scandir(root))
         hint = "its images lie in it directly: sort them into one folder a class" if loose else "it has none"
         raise UserError(f"{root} should have a folder of images for each class, and {hint}")
-    return Listing(root, tuple(classes), tuple(names), tuple(sizes))
+    return Listing(root, tuple(classes), tuple(names), tuple(sizes), tuple(sorted(ignored)))
 
 
 def is_image(entry: os.DirEntry[str]) -> bool:

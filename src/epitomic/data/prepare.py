@@ -56,10 +56,11 @@ class Work:
 
 @dataclass(frozen=True)
 class Prepared:
-    """What came of it: images in the store, and (path, reason) of those that could not be read."""
+    """What came of it: images in the store, (path, reason) of those that could not be read, and what was passed by."""
 
     images: int
     bad: list[tuple[str, str]]
+    ignored: list[str]
 
 
 def prepare(
@@ -261,7 +262,8 @@ def _finish(store: Path, splits: dict[str, Listing], works: dict[str, list[Work]
     write_json(store / INDEX, index.to_json())
     for leftover in store.rglob(f"*{TEMPORARY}"):
         leftover.unlink(missing_ok=True)
-    return Prepared(sum(shard.images for shards in held.values() for shard in shards), bad)
+    ignored = [str(listing.root / name) for listing in splits.values() for name in listing.ignored]
+    return Prepared(sum(shard.images for shards in held.values() for shard in shards), bad, ignored)
 
 
 def _read_record(path: Path) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def create_model(
     image_size: int | None = None,
     width: float | None = None,
     dropout: float | None = None,
-    pretrained: str | Path | None = None,
+    pretrained: str | Path | bool | None = None,
     **options: Any,
 ) -> nn.Module:
     """Makes a network.
@@ -66,8 +66,8 @@ def create_model(
         width: Multiplies the channels of every layer; 1 by default.
         dropout: Rate after the fully-connected layers.
         pretrained: A folder that `save_pretrained` wrote, or the name of a set for which weights of this network ship
-            with the package (`list_pretrained`). What is not given here is then as it was there; a softmax layer for
-            another number of classes is left as initialised.
+            with the package (`list_pretrained`); False is None. What is not given here is then as it was there; a
+            softmax layer for another number of classes is left as initialised.
         **options: Further options of this model, such as ``batch_norm`` of the small ones.
 
     Returns:
@@ -87,7 +87,7 @@ def create_model(
         "image_size": entry.image_size,
         "width": 1.0,
     }
-    folder = None if pretrained is None else _pretrained_folder(name, pretrained)
+    folder = None if pretrained is None or pretrained is False else _pretrained_folder(name, pretrained)
     if folder is not None:
         arguments.update(_pretrained_arguments(name, folder))
     given = {"num_classes": num_classes, "in_channels": in_channels, "image_size": image_size, "width": width}
@@ -117,15 +117,19 @@ def create_model(
 def model_options(name: str) -> Mapping[str, inspect.Parameter]:
     """The options that a model takes, besides its name and what the name already says (`functools.partial`)."""
     if name not in MODELS:
-        raise unknown("model", name, MODELS)
+        raise unknown("model", str(name), MODELS)
     build = MODELS[name].build
     said = getattr(build, "keywords", {})
     return {option: p for option, p in inspect.signature(build).parameters.items() if option not in said}
 
 
-def _pretrained_folder(name: str, pretrained: str | Path) -> Path:
+def _pretrained_folder(name: str, pretrained: str | Path | bool) -> Path:
     from epitomic.models.pretrained import find_pretrained, list_pretrained
 
+    if isinstance(pretrained, bool):  # several may ship
+        sets = [repr(shipped.rpartition("-")[2]) for shipped in list_pretrained() if shipped.rpartition("-")[0] == name]
+        there = f"one of {', '.join(sets)}, which ship with the package" if sets else "none ships with the package"
+        raise UserError(f"pretrained of model {name!r} is to say which: a folder with weights, or {there}")
     shipped = f"{name}-{pretrained}"
     return find_pretrained(shipped if shipped in list_pretrained() else pretrained)
 

@@ -19,7 +19,7 @@ class Data:
     """Which images."""
 
     name: str = option("digits", "image set", choices=(*NAMES, *PHOTOGRAPHS))
-    validation: int = option(180, "training images held out, where there is no folder `val`", at_least=1)
+    validation: int = option(180, "training images held out; photographs have a folder `val` instead", at_least=1)
     views: str = option("one", "of each small test image, averaged; more are mirrored, then shifted", choices=VIEWS)
 
 

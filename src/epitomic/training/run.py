@@ -81,8 +81,12 @@ class Run:
         """An error unless the folder is free for a new run."""
         written = not self.folder.is_dir() or any(path.suffix != TEMPORARY for path in self.folder.iterdir())
         if self.folder.exists() and written:
-            hint = "add --resume to go on with the run in it, or name another folder"
-            raise UserError(f"--out {self.folder} is not empty: {hint if self.exists() else 'name another folder'}")
+            hint = "name another folder"
+            if self.exists() and not self.results_path.exists() and not self.checkpoints.files():
+                hint = "the run in it has no checkpoint yet: if it is not running, remove the folder, or name another"
+            elif self.exists():
+                hint = "add --resume to go on with the run in it, or name another folder"
+            raise UserError(f"--out {self.folder} is {'not empty' if self.folder.is_dir() else 'a file'}: {hint}")
 
     def check_same(self, recipe: Recipe, source: str, stored: Recipe) -> None:
         """An error that names the settings in which ``recipe`` is not ``stored``, which ``source`` holds."""

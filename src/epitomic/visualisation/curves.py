@@ -93,7 +93,8 @@ def curves(runs: Sequence[RunView], *, metric: str = "val_error", against: str =
         lines = [_line(run, metric, against) for run in members]
         label = names_of[str(members[0].folder)]
         if len(members) > 1:
-            label += f" ({len(members)} seeds)"
+            seeds = len({run.seed for run in members}) == len(members)
+            label += f" ({len(members)} {'seeds' if seeds else 'runs'})"
         found.append(_join(label, lines, against))
     return found
 

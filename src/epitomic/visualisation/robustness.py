@@ -135,12 +135,18 @@ def grouped(runs: Sequence[RunView], measured: Sequence[list[ShiftRow]]) -> dict
 
 
 def by_network(rows: Sequence[ShiftRow]) -> dict[str, list[ShiftRow]]:
-    """The rows by network, and by image set where there are several."""
+    """The rows by network, and by image set where there are several; by run too, where one seed has several."""
     several = len({row.dataset for row in rows}) > 1
     groups: dict[str, list[ShiftRow]] = {}
     for row in rows:
         groups.setdefault(f"{row.model}, {row.dataset}" if several else row.model, []).append(row)
-    return groups
+    found: dict[str, list[ShiftRow]] = {}
+    for label, group in groups.items():
+        runs = {row.run: row.seed for row in group}
+        alone = len(set(runs.values())) < len(runs)  # they differ in something else than their seed
+        for row in group:
+            found.setdefault(f"{label} ({row.run})" if alone else label, []).append(row)
+    return found
 
 
 def robustness_table(groups: dict[str, list[ShiftRow]]) -> str:

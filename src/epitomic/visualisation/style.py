@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import io
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -171,7 +172,8 @@ def encode_figure(figure: Figure, kind: str) -> bytes:
 
     buffer = io.BytesIO()
     metadata: dict[str, Any] = {"Date": None} if kind == "svg" else {"Software": None}
-    with mpl.rc_context({"svg.hashsalt": "epitomic"}):
+    with mpl.rc_context({"svg.hashsalt": "epitomic"}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # a class name in another script: boxes
         figure.savefig(buffer, format=kind, dpi=DPI, metadata=metadata, facecolor=figure.get_facecolor())
     return buffer.getvalue()
 
