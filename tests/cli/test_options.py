@@ -22,6 +22,7 @@ from epitomic.cli import main
             "train digits --flip 1",
             "unknown option '--flip': did you mean '--augmentation.flip' or",
         ),
+        ("train digits --save-every -1", "--save-every must be at least 0 seconds, got -1"),
         ("train digits extra", "one argument too many: 'extra'; `epitomic train --help`"),
         ("evaluate runs/digits --workers -1", "--workers must be at least 0, got -1"),
         ("bench --repetitions 0", "--repetitions must be at least 1, got 0"),

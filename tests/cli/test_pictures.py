@@ -31,7 +31,7 @@ def test_every_command_draws(folder: Path, tmp_path: Path, capsys: pytest.Captur
         ["explain", folder, tmp_path / "red.png", "--out", out / "red"],
         ["explain", folder, "3", "--out", out / "three"],
         ["robustness", folder, "--images", "20", "--shifts", "1", "--out", out / "robustness"],
-        ["report", folder, "--images", "20", "--no-robustness", "--out", out / "report.html"],
+        ["report", folder, "--images", "20", "--no-robustness", "--out", out],
     ):
         assert main(list(map(str, words))) == 0, words
     text = capsys.readouterr().out

@@ -28,6 +28,8 @@ def run(args: argparse.Namespace) -> int:
 
     runs = open_runs(args.runs, args.data_dir)
     path = Path(args.out) if args.out else output_stem(args.runs, NAME)
+    if path.is_dir():
+        path /= NAME
     with status_line() as tell:
         reports = write_report(runs, path, images=args.images, robustness=not args.no_robustness, progress=tell)
     for report in reports:

@@ -62,6 +62,8 @@ def run(args: argparse.Namespace) -> int:
     rank = int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")))
     if args.recipe is None and not (args.resume and args.out):
         raise UserError(f"which recipe? One of {', '.join(RECIPES)}; or --resume with --out DIR")
+    if not args.save_every >= 0:
+        raise UserError(f"--save-every must be at least 0 seconds, got {args.save_every:g}")
     folder = Run(args.out or f"runs/{args.recipe}")
     if rank == 0:
         recipe = _prepare(args, folder)
