@@ -19,6 +19,7 @@ from epitomic.errors import UserError, unknown
 
 T = TypeVar("T")
 PREFIX = "option:"  # of the names under which argparse keeps our values
+METAVARS = {bool: "true|false", int: "N", float: "X", str: "NAME", type(None): "none"}
 
 
 def option(
@@ -49,7 +50,7 @@ def add_options(parser: argparse._ActionsContainer, kind: type) -> None:
         parser.add_argument(
             *names,
             dest=PREFIX + path,
-            metavar=_type_name(hint).upper(),
+            metavar="|".join(METAVARS[kind] for kind in _kinds(hint)),
             default=argparse.SUPPRESS,
             help=field.metadata.get("help", "") + (": " + ", ".join(choices) if choices else ""),
         )

@@ -50,6 +50,26 @@ def test_evaluate_repeats_the_result(straight: Path, capsys: pytest.CaptureFixtu
     assert sum(map(sum, again["confusion"])) == 360
 
 
+def test_a_trial_does_not_look_at_the_test_images(
+    straight: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    assert main([word for word in command(folder, "--no-test")[3:] if word != "--no-report"]) == 0
+    said = capsys.readouterr().out
+    assert "test error" not in said
+    assert "validation error" in said
+    assert f"look at the test images with: epitomic evaluate {folder}" in said
+    assert not (folder / "report.html").exists()
+    trial, whole = (json.loads((f / "results.json").read_text()) for f in (folder, straight))
+    assert "test" not in trial
+    assert trial["validation_error"] == whole["validation_error"]
+    assert main(["curves", str(folder), "--out", str(tmp_path / "curves")]) == 0
+    assert main(["robustness", str(folder), "--shifts", "1", "--images", "10", "--out", str(tmp_path / "r")]) == 0
+    assert main(["report", str(folder), "--no-robustness"]) == 0
+    assert run(folder, "--resume").returncode == 0  # the settings are chosen: now it looks
+    assert json.loads((folder / "results.json").read_text())["test"] == whole["test"]
+
+
 def test_the_same_seed_gives_the_same_bits(straight: Path, tmp_path: Path) -> None:
     assert run(tmp_path / "run", "--quiet").returncode == 0
     assert_same(straight, tmp_path / "run")

@@ -4,6 +4,7 @@
     epitomic train cifar10 --out runs/c10 --model maxpool_small --epochs 5 --optimizer.lr 0.02
     epitomic train imagenette --data-dir data/imagenette --model maxpool --width 0.25 --crop 112
     epitomic train --resume --out runs/c10          goes on after an interruption
+    epitomic train mnist --no-test --data.validation 10000 --model.conv_dropout 0.1 --out runs/trial
 
 Everything is left in the folder: weights, metrics, results, checkpoints, and report.html, a page to look at.
 """
@@ -17,6 +18,7 @@ import shlex
 import sys
 import warnings
 from collections.abc import Iterator
+from typing import Any
 
 from epitomic.data.open import default_workers
 from epitomic.errors import UserError
@@ -38,6 +40,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--threads", type=whole(1), metavar="N", help="of a process; results repeat to the bit for the same N"
     )
     parser.add_argument("--save-every", type=float, default=60.0, metavar="SECONDS", help="between checkpoints")
+    parser.add_argument(
+        "--no-test", action="store_true", help="do not look at the test images, and write no report: to try settings"
+    )
     parser.add_argument("--no-report", action="store_true", help="do not write report.html at the end")
     parser.add_argument("--quiet", action="store_true", help="show nothing but errors")
     add_options(parser.add_argument_group("recipe", "settings; the defaults are the recipe's"), Recipe)
@@ -108,6 +113,7 @@ def _train(args: argparse.Namespace, recipe: Recipe, folder: Run, rank: int) -> 
         nodes=int(os.environ["GROUP_WORLD_SIZE"]) if torchrun else 1,
         workers=default_workers() if args.workers is None else args.workers,
         save_every=args.save_every,
+        test=not args.no_test,
         quiet=args.quiet,
     )
     try:
@@ -126,24 +132,31 @@ def _train(args: argparse.Namespace, recipe: Recipe, folder: Run, rank: int) -> 
             print(f"epitomic: process {rank}: {error}", file=sys.stderr)
         return 2
     if rank == 0 and not args.quiet:
-        test, seconds = results["test"], results["wall_seconds"]
-        if "plain" in results:
-            views = "mirrored and shifted" if recipe.data.views == "shifted" else recipe.data.views
-            print(f"plain: error {100 * results['plain']['error']:.2f} %; {views} views averaged:")
-        if "center" in results:
-            print(
-                f"10 crops: top-5 error {100 * (1 - test['top5']):.2f} %; "
-                f"centre crop: error {100 * results['center']['error']:.2f} %"
-            )
-        print(
-            f"test error {100 * test['error']:.2f} % ({test['errors']} of {test['images']}), "
-            f"validation error {100 * results['validation_error']:.2f} % at epoch {results['best_epoch'] + 1}, "
-            f"{results['parameters']:,} parameters, {seconds:.0f} s\n"
-            f"everything is in {folder.folder}; look again with: {_command(args, 'evaluate', str(folder.folder))}"
-        )
-    if rank == 0 and not args.no_report:
+        print(_summary(results, recipe))
+        look = "look again with" if "test" in results else "look at the test images with"
+        print(f"everything is in {folder.folder}; {look}: {_command(args, 'evaluate', str(folder.folder))}")
+    if rank == 0 and "test" in results and not args.no_report:
         _report(args, folder)
     return 0
+
+
+def _summary(results: dict[str, Any], recipe: Recipe) -> str:
+    """What came of a training, in a line or two."""
+    lines, last = [], []
+    if "plain" in results:
+        views = "mirrored and shifted" if recipe.data.views == "shifted" else recipe.data.views
+        lines.append(f"plain: error {100 * results['plain']['error']:.2f} %; {views} views averaged:")
+    if "center" in results:
+        lines.append(
+            f"10 crops: top-5 error {100 * (1 - results['test']['top5']):.2f} %; "
+            f"centre crop: error {100 * results['center']['error']:.2f} %"
+        )
+    if "test" in results:
+        test = results["test"]
+        last.append(f"test error {100 * test['error']:.2f} % ({test['errors']} of {test['images']})")
+    last.append(f"validation error {100 * results['validation_error']:.2f} % at epoch {results['best_epoch'] + 1}")
+    last.append(f"{results['parameters']:,} parameters, {results['wall_seconds']:.0f} s")
+    return "\n".join([*lines, ", ".join(last)])
 
 
 def _report(args: argparse.Namespace, folder: Run) -> None:

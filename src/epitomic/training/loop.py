@@ -54,6 +54,7 @@ class Settings:
         nodes: Machines.
         workers: Of each process, that read images from disk.
         save_every: Seconds between checkpoints within an epoch.
+        test: Whether to look at the test set at the end; not while settings are still being chosen.
         quiet: Show nothing.
     """
 
@@ -63,6 +64,7 @@ class Settings:
     nodes: int = 1
     workers: int = 1
     save_every: float = 60.0
+    test: bool = True
     quiet: bool = False
 
 
@@ -315,7 +317,7 @@ def train(recipe: Recipe, run: Run, settings: Settings) -> dict[str, Any]:
     """Trains, then looks at the test set once, with the kept weights; of a finished run, reads what it found then.
 
     Returns:
-        The results, as written to ``results.json``.
+        The results, as written to ``results.json``; without ``test``, if the settings say not to look.
 
     Raises:
         Stopped: After Ctrl-C or SIGTERM.
@@ -323,17 +325,20 @@ def train(recipe: Recipe, run: Run, settings: Settings) -> dict[str, Any]:
     """
     if run.results_path.is_file():
         run.check_same(recipe, str(run.recipe_path), run.read_recipe())
-        return read_json(run.results_path)
+        known: dict[str, Any] = read_json(run.results_path)
+        if "test" in known or not settings.test:
+            return known
     trainer = Trainer(recipe, run, settings)
     trainer.train()
     if not trainer.main:
         return {}
     state, device = trainer.state, trainer.fabric.device
     model = from_pretrained(run.folder).to(device)
-    tests = trainer.feed.tests(device)
+    tests = trainer.feed.tests(device) if settings.test else {}
     results = {
         **{name: score(model, batches).report(trainer.feed.classes) for name, batches in tests.items()},
         "validation_error": state.best_error,
+        "validation_loss": state.best_loss,
         "best_epoch": state.best_epoch,
         "epochs": state.epoch,
         "wall_seconds": state.seconds,

@@ -131,7 +131,8 @@ class RunView:
     @property
     def test_images(self) -> int:
         """How many the test set has."""
-        return int(self.results["test"]["images"]) if self.results else len(self.test)
+        test = (self.results or {}).get("test")
+        return int(test["images"]) if test else len(self.test)
 
     def _photographs(self, config: dict[str, Any]) -> Split:
         from epitomic.data.crops import center_crop
