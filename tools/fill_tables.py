@@ -1,4 +1,4 @@
-"""Fills the figures of README.md and docs/ from results/, so that nobody types one.
+"""Writes every results/TABLE/table.md from its runs, and the figures of README.md and docs/, so that nobody types one.
 
     python tools/fill_tables.py            writes
     python tools/fill_tables.py --check    exit status 1 if a file is not as it would be written
@@ -17,15 +17,16 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from epitomic.reproduction.render import percent
-from epitomic.reproduction.results import Sample, by_model, finished
-from epitomic.reproduction.tables import get_table
+from epitomic.files import read_json
+from epitomic.reproduction.render import percent, render, short_commit
+from epitomic.reproduction.results import Finished, Sample, by_model, finished
+from epitomic.reproduction.tables import TABLES
+from epitomic.training.recipes import get_recipe
 
 ROOT = Path(__file__).parents[1]
 LAYERS, NETWORKS = ROOT / "results/layers-epyc-2-cores/bench.csv", ROOT / "results/networks-epyc-2-cores/networks.csv"
 PAPER = {
     ("mnist", "epitomic_small"): "0.44",
-    ("mnist", "maxout_small"): "0.45",
     ("cifar10", "epitomic_small"): "9.43",
 }
 Rows = list[dict[str, str]]
@@ -36,14 +37,20 @@ def main() -> int:
     parser.add_argument("--check", action="store_true")
     check = parser.parse_args().check
     changed = []
-    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
-        text = path.read_text()
-        block = partial(_block, above="../" if path.parent.name == "docs" else "")
-        filled = re.sub(r"(<!-- figures: (.+?) -->\n).*?(<!-- end -->)", block, text, flags=re.DOTALL)
-        if filled != text:
+
+    def write(path: Path, text: str) -> None:
+        if text != path.read_text():
             changed.append(path.relative_to(ROOT))
             if not check:
-                path.write_text(filled)
+                path.write_text(text)
+
+    for name, table in TABLES.items():
+        if (ROOT / "results" / name).is_dir():
+            write(ROOT / "results" / name / "table.md", render(name, table, _runs(name)))
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+        block = partial(_block, above="../" if path.parent.name == "docs" else "")
+        filled = re.sub(r"(<!-- figures: (.+?) -->\n).*?(<!-- end -->)", block, path.read_text(), flags=re.DOTALL)
+        write(path, filled)
     for path in changed:
         print(f"{path} {'is not what results/ say: run python tools/fill_tables.py' if check else 'written'}")
     return 1 if check and changed else 0
@@ -53,6 +60,11 @@ def _block(match: re.Match[str], above: str) -> str:
     name, *arguments = match[2].split()
     figures = FIGURES[name](*arguments).replace("](results/", f"]({above}results/")
     return f"{match[1]}{figures}{match[3]}"
+
+
+def _runs(name: str) -> list[Finished]:
+    """Of a table of trainings."""
+    return finished(TABLES[name], ROOT / "results" / name, get_recipe(TABLES[name].recipe))
 
 
 def _read(path: Path) -> Rows:
@@ -130,7 +142,7 @@ def small_images() -> str:
     """The tables of MNIST and CIFAR-10 in one: a line a network."""
     rows = []
     for name in ("mnist", "mnist_short", "mnist_aug", "cifar10", "cifar10_short", "cifar10_fast", "cifar10_long"):
-        for model, runs in by_model(finished(get_table(name), ROOT / "results" / name)).items():
+        for model, runs in by_model(_runs(name)).items():
             viewed = all("plain" in run.results for run in runs)
             rows.append(
                 [
@@ -163,6 +175,23 @@ def _markdown(head: list[str], rows: Iterator[list[str]]) -> str:
     return "".join("| " + " | ".join(line) + " |\n" for line in (head, ["---"] * len(head), *rows))
 
 
+def reconstruction() -> str:
+    """Errors of images put back together from the first layer's matches: a line a network."""
+    kept = {path.stem: read_json(path) for path in sorted((ROOT / "results/reconstruction").glob("*.json"))}
+    head = "network|images|best match of a patch|4 best|all, by response|commit|command"
+    rows = (
+        [
+            f"`{name}`",
+            str(entry["images"]),
+            *(f"{error['mean']:.3f} ± {error['standard_deviation']:.3f}" for error in entry["errors"].values()),
+            short_commit(entry["facts"]),
+            f"`{entry['facts']['command']}`",
+        ]
+        for name, entry in kept.items()
+    )
+    return _markdown(head.split("|"), rows)
+
+
 FIGURES: dict[str, Callable[..., str]] = {
     "claim": claim,
     "layers-summary": layers_summary,
@@ -170,6 +199,7 @@ FIGURES: dict[str, Callable[..., str]] = {
     "networks": networks,
     "result": result,
     "small-images": small_images,
+    "reconstruction": reconstruction,
 }
 
 if __name__ == "__main__":

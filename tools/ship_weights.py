@@ -27,9 +27,10 @@ from epitomic.training.run import Run
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", type=Path)
-    finished = [run for run in parser.parse_args().runs if is_finished(run)]
+    runs = [run for run in parser.parse_args().runs if is_finished(run)]
+    finished = [run for run in runs if "test" in read_json(run / "results.json")]
     if not finished:
-        raise UserError("none of these is a finished run")
+        raise UserError("none of these is a finished run that has looked at the test images")
     for run in finished:
         changed = [path for path, *_ in differences(Run(finished[0]).read_recipe(), Run(run).read_recipe())]
         if set(changed) - {"seed"}:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import runpy
 import shutil
 from pathlib import Path
@@ -13,7 +14,7 @@ import torch
 from PIL import Image
 
 from epitomic.cli import main
-from epitomic.visualisation import RunView, robustness
+from epitomic.visualisation import RunView, match_layers, open_run, reconstruct, robustness
 from tests.training.conftest import SHORT
 from tests.visualisation.conftest import MakeRun, folder, make_run, one_thread  # noqa: F401
 
@@ -27,9 +28,10 @@ def test_every_command_draws(folder: Path, tmp_path: Path, capsys: pytest.Captur
         ["filters", folder, "--epitome", "2", "--out", out / "epitome"],
         ["filters", folder, "--layer", "2", "--images", "40", "--out", out / "patches"],
         ["curves", folder, "--out", out / "curves", "--against", "seconds", "--scale", "linear"],
-        ["curves", folder, "--out", out / "epochs.png"],
+        ["curves", folder, folder / "metrics.csv", "--out", out / "epochs.png"],  # as results/TABLE/* has table.md
         ["explain", folder, tmp_path / "red.png", "--out", out / "red"],
         ["explain", folder, "3", "--out", out / "three"],
+        ["explain", folder, "--images", "60", "--out", out / "many"],
         ["robustness", folder, "--images", "20", "--shifts", "1", "--out", out / "robustness"],
         ["report", folder, "--images", "20", "--no-robustness", "--out", out],
     ):
@@ -45,7 +47,18 @@ def test_every_command_draws(folder: Path, tmp_path: Path, capsys: pytest.Captur
     assert "predictions changed" in (out / "robustness.md").read_text()
     assert "all its rises together 0.00" in text
     assert "relative error" in text
+    check_reconstruction(folder, json.loads((out / "many.json").read_text()))
     assert (out / "report.html").is_file()
+
+
+def check_reconstruction(folder: Path, kept: dict[str, Any]) -> None:  # noqa: F811
+    run = open_run(folder)
+    _, matches = match_layers(run.model, run.to_input(run.test.images[:60]))
+    assert kept["images"] == 60
+    for count, errors in ((1, kept["errors"]["1"]), (4, kept["errors"]["4"]), (None, kept["errors"]["all"])):
+        expected = reconstruct(matches[0], matches=count).error
+        assert errors["mean"] == pytest.approx(expected.mean().item())
+        assert errors["standard_deviation"] == pytest.approx(expected.std(correction=0).item())
 
 
 def test_a_robustness_table_grows_run_by_run(
@@ -71,6 +84,7 @@ def test_a_robustness_table_grows_run_by_run(
     assert [line.split("  ")[0] for line in Path("all.md").read_text().splitlines()[5:8]] == [
         f"epitomic_small (run-{number})" for number in range(3)
     ]
+    assert "last added to at commit" in Path("all.md").read_text()
     shutil.copytree("run-1", "run-3")
     for known_or_new in ("run-1", "run-3"):
         assert main([*command, known_or_new, "--shifts", "2"]) == 2
@@ -126,6 +140,11 @@ def test_weights_that_ship_are_drawn_too(tmp_path: Path, monkeypatch: pytest.Mon
         ("explain {run} {none}", "is not there"),
         ("explain {run} 99999", "from 0 to 359"),
         ("explain {begun} 0", "has no weights yet"),
+        ("explain {run} ²", "is not there"),
+        ("explain {run}", "explain takes one IMAGE, or --images N"),
+        ("explain {run} 3 --images 2", "explain takes one IMAGE, or --images N"),
+        ("explain {plain} --images 2", "has no epitomic layer that sees the image itself"),
+        ("curves epitomic_small-mnist", "only a run folder has curves"),
         ("robustness {run} --shifts 0", "--shifts must be from 1 to 7"),
         ("robustness {run} --images 0", "--images must be at least 1"),
         ("robustness {begun}", "has no weights yet"),

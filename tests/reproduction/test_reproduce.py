@@ -4,6 +4,7 @@ import json
 import math
 import os
 import re
+import shutil
 import signal
 import statistics
 import subprocess
@@ -75,6 +76,20 @@ def test_rows_of_another_recipe_are_not_mixed(made: Path, capsys: pytest.Capture
     message = capsys.readouterr().err
     assert "epitomic_small-0" in message
     assert "optimizer.lr 0.05 where the recipe now has 0.5" in message
+    other = made / "kept" / "epitomic_small-7"  # a seed that is not planned
+    shutil.copytree(made / "kept" / "epitomic_small-0", other)
+    recipe = json.loads((other / "recipe.json").read_text())
+    (other / "recipe.json").write_text(json.dumps({**recipe, "seed": 7, "epochs": 9}))
+    assert reproduce(made, "--show") == 2
+    assert "epochs 9 where the recipe now has" in capsys.readouterr().err
+    shutil.rmtree(other)
+
+
+def test_only_the_networks_asked_for_are_shown(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert reproduce(made, "--show", "--models", "maxpool_small") == 0
+    shown = capsys.readouterr().out
+    assert "| `maxpool_small` |" in shown
+    assert "epitomic_small" not in shown
 
 
 def test_goes_on_after_a_signal(tmp_path: Path) -> None:

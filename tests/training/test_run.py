@@ -66,6 +66,7 @@ def test_a_trial_does_not_look_at_the_test_images(
     assert main(["curves", str(folder), "--out", str(tmp_path / "curves")]) == 0
     assert main(["robustness", str(folder), "--shifts", "1", "--images", "10", "--out", str(tmp_path / "r")]) == 0
     assert main(["report", str(folder), "--no-robustness"]) == 0
+    assert "did not look at the test images (--no-test). This page does." in (folder / "report.html").read_text()
     assert run(folder, "--resume").returncode == 0  # the settings are chosen: now it looks
     assert json.loads((folder / "results.json").read_text())["test"] == whole["test"]
 
@@ -89,7 +90,7 @@ def assert_same(one: Path, two: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_saves_and_says_how_to_resume(number: int, straight: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
-    process = subprocess.Popen(command(out), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command(out, "--no-test"), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     while not list(out.glob("checkpoints/*.safetensors")):
         assert process.poll() is None
         time.sleep(0.02)
@@ -97,7 +98,7 @@ def test_a_signal_saves_and_says_how_to_resume(number: int, straight: Path, tmp_
     _, errors = process.communicate(timeout=60)
     if process.returncode != 0:  # it was not over before the signal came
         assert process.returncode == 128 + number
-        assert f"epitomic train --resume --out {out}" in errors
+        assert f"epitomic train --resume --out {out} --threads 1 --no-test\n" in errors
         assert "Traceback" not in errors
         first = json.loads((out / "run.json").read_text())
         assert run(out, "--resume", recipe=["--threads", "1"]).returncode == 0

@@ -42,6 +42,7 @@ from epitomic.visualisation.mosaics import SMOOTH
 from epitomic.visualisation.receptive import receptive_windows
 from epitomic.visualisation.robustness import (
     ShiftRow,
+    by_network,
     grouped,
     read_rows,
     robustness_table,
@@ -155,9 +156,11 @@ def test_seeds_become_a_mean_and_a_band(make_run: MakeRun) -> None:
     np.testing.assert_allclose(one.mean, one.values.mean(0))
     np.testing.assert_allclose(one.band[1], one.values[1])
     np.testing.assert_allclose(epoch_seconds(runs[0]), [3, 6, 9])
-    timed = curves(runs, against="seconds")
-    assert timed[0].x[0] == 3
-    assert timed[0].x[-1] == 9
+    slower = runs[1].folder / "results.json"
+    slower.write_text(json.dumps({**json.loads(slower.read_text()), "epoch_seconds": 5.0}))
+    timed = curves([runs[0], open_run(runs[1].folder)], against="seconds")
+    np.testing.assert_allclose(timed[0].x, [4, 8, 12])  # the mean of 3 and 5 seconds an epoch
+    np.testing.assert_allclose(timed[0].values, one.values)
     with pytest.raises(UserError, match="--metric"):
         curves(runs, metric="error")
     assert one.rises == 0
@@ -221,6 +224,17 @@ def test_shifts_move_by_whole_pixels_and_repeat_the_border() -> None:
     assert torch.equal(shift_images(x, 0, 0), x)
     assert shift_images(x, 1, 0)[0, 0].tolist() == [[0, 1, 2, 3], [0, 1, 2, 3], [4, 5, 6, 7]]
     assert shift_images(x, 0, -2)[0, 0].tolist() == [[2, 3, 3, 3], [6, 7, 7, 7], [10, 11, 11, 11]]
+
+
+def test_runs_in_several_folders_are_not_taken_for_seeds() -> None:
+    def row(run: str, seed: int) -> ShiftRow:
+        return ShiftRow("mnist", "epitomic_small", seed, run, 0, "none", 100, 1, 0.01, 0.0)
+
+    rows = [row("a/small-0", 0), row("a/small-1", 1)]
+    assert list(by_network(rows)) == ["epitomic_small"]
+    assert "epitomic_small (2 seeds)" in robustness_table(by_network(rows))
+    assert list(by_network([*rows, row("b/small-2", 2)])) == ["epitomic_small (a)", "epitomic_small (b)"]
+    assert list(by_network([*rows, row("b/small-0", 0)])) == ["epitomic_small (a)", "epitomic_small (b)"]
 
 
 def test_robustness_is_measured_in_four_directions(folder: Path, tmp_path: Path) -> None:

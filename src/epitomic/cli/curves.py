@@ -7,6 +7,7 @@ epitomic curves runs/* --against seconds --out convergence
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from epitomic.cli.output import output_stem
 
@@ -24,7 +25,7 @@ def run(args: argparse.Namespace) -> int:
     """Draws and says where the files are."""
     from epitomic.visualisation import curves, curves_figure, open_runs, save_figure
 
-    runs = open_runs(args.runs)
+    runs = open_runs([run for run in args.runs if not Path(run).is_file()] or args.runs)  # beside runs: table.md
     figure = curves_figure(runs, metric=args.metric, against=args.against, scale=args.scale)
     for view in runs:
         if not view.metrics:

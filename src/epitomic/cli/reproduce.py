@@ -20,7 +20,7 @@ from epitomic.errors import UserError
 from epitomic.files import write_text
 from epitomic.options import PREFIX, add_options, overridden, whole
 from epitomic.reproduction.render import render
-from epitomic.reproduction.results import Finished, check_recipe, finished, is_finished, keep
+from epitomic.reproduction.results import Finished, finished, is_finished, keep
 from epitomic.reproduction.tables import TABLES, Planned, Table, get_table, plan
 from epitomic.training.recipe import Recipe
 from epitomic.training.recipes import get_recipe
@@ -55,11 +55,13 @@ def run(args: argparse.Namespace) -> int:
         raise UserError("other settings than the table's make another table: name a folder for it with --out")
     kept, runs = (Path(given or f"{kind}/{args.table}") for given, kind in ((args.out, "results"), (args.runs, "runs")))
     planned = list(plan(table, args.models, args.seeds))
-    missing = [one for one in planned if not _is_kept(one, kept, recipe)]
-    failed = {} if args.show else _run_missing(args, table, missing, planned, kept, runs)
+    done = {run.planned for run in finished(table, kept, recipe)}
+    missing = [one for one in planned if one not in done]
+    failed = {} if args.show else _run_missing(args, table, recipe, missing, planned, kept, runs)
     if not args.show:
         print()
-    print(render(args.table, table, finished(table, kept)), end="")
+    shown = [run for run in finished(table, kept, recipe) if run.planned.model in (args.models or table.seeds)]
+    print(render(args.table, table, shown), end="")
     for name, reason in failed.items():
         print(f"\n{name} failed: {reason}\nits log is {runs / name}.log")
     return 1 if failed else 0
@@ -68,6 +70,7 @@ def run(args: argparse.Namespace) -> int:
 def _run_missing(
     args: argparse.Namespace,
     table: Table,
+    recipe: Recipe,
     missing: list[Planned],
     planned: list[Planned],
     kept: Path,
@@ -103,7 +106,7 @@ def _run_missing(
                 tell(f"{one.name}: {problem}")
                 continue
             keep(runs / one.name, kept / one.name)
-            write_text(kept / "table.md", render(args.table, table, finished(table, kept)))
+            write_text(kept / "table.md", render(args.table, table, finished(table, kept, recipe)))
             figures = Finished.read(one, kept / one.name)
             done = sum(is_finished(kept / other.name) for other in planned)
             tell(
@@ -114,14 +117,6 @@ def _run_missing(
         print(f"stopped; every run has saved a checkpoint: the same command goes on ({kept} keeps what is finished)")
         raise SystemExit(128 + stopped.number) from None
     return failed
-
-
-def _is_kept(one: Planned, kept: Path, recipe: Recipe) -> bool:
-    folder = kept / one.name
-    if not is_finished(folder):
-        return False
-    check_recipe(folder, one.resolve(recipe))
-    return True
 
 
 def _list_tables() -> int:

@@ -31,7 +31,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--add",
         action="store_true",
-        help="to what STEM.csv has: its runs are not measured again, and runs of one network are its seeds",
+        help="to what STEM.csv has: its runs are not measured again; runs of one network in one folder are its seeds",
     )
     parser.add_argument("--data-dir", metavar="DIR", help="where the image sets are; else EPITOMIC_DATA or the cache")
 
@@ -84,6 +84,6 @@ def _head(args: argparse.Namespace, groups: dict[str, list[ShiftRow]], stem: Pat
     facts = gather_facts()
     return (
         f"`{shlex.join([*words, '--out', stem.as_posix()])}`: means over directions and seeds, the least and the "
-        f"largest seed in brackets; {rows[0].images} test images; commit {short_commit(facts) or 'unknown'}, "
-        f"{made([facts])}."
+        f"largest seed in brackets; {rows[0].images} test images; {'last added to at ' if args.add else ''}"
+        f"commit {short_commit(facts) or 'unknown'}, {made([facts])}."
     )

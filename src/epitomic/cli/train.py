@@ -121,7 +121,8 @@ def _train(args: argparse.Namespace, recipe: Recipe, folder: Run, rank: int) -> 
     except Stopped as stopped:
         if rank == 0:
             threads = ("--threads", str(args.threads)) if args.threads else ()  # with others the bits may differ
-            again = _command(args, "train", "--resume", "--out", str(folder.folder), *threads, *given_devices(args))
+            settings_again = (*threads, *given_devices(args), *(("--no-test",) if args.no_test else ()))
+            again = _command(args, "train", "--resume", "--out", str(folder.folder), *settings_again)
             print(f"stopped; saved as {stopped}\ngo on with: {again}", file=sys.stderr)
         return 128 + stopped.number
     except UserError as error:

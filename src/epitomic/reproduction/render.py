@@ -32,7 +32,7 @@ def render(name: str, table: Table, finished: Sequence[Finished]) -> str:
             "" if not lines else _difference(errors, first),
             percent(Sample([run.results["validation_error"] for run in runs])),
             f"{runs[0].results['parameters']:,}",
-            f"{statistics.median(run.epoch_cost for run in runs):.0f}",
+            _median([run.epoch_cost for run in runs]),
             f"{statistics.median(run.results['wall_seconds'] for run in runs) / 60:.1f}",
         ]
         lines.append(cells)
@@ -84,9 +84,15 @@ def percent(sample: Sample) -> str:
     return f"{100 * sample.mean:.2f}{spread}"
 
 
+def _median(values: Sequence[float]) -> str:
+    """And, of several, the least and the largest."""
+    spread = f" ({min(values):.0f}-{max(values):.0f})" if len(values) > 1 else ""
+    return f"{statistics.median(values):.0f}{spread}"
+
+
 def _difference(sample: Sample, first: Sample) -> str:
     value, error = sample.minus(first)
-    return f"{100 * value:+.2f}" + ("" if error is None else f" (s.e. {100 * error:.2f})")
+    return f"{100 * value:+.2f}".replace("-0.00", "+0.00") + ("" if error is None else f" (s.e. {100 * error:.2f})")
 
 
 def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

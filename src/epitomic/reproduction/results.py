@@ -67,13 +67,18 @@ class Finished:
         return float(self.results["cpu_seconds"]) / float(self.results["epochs"])
 
 
-def finished(table: Table, folder: Path) -> list[Finished]:
-    """All runs of a table that a folder keeps, however many seeds: network by network, in the table's order."""
+def finished(table: Table, folder: Path, recipe: Recipe) -> list[Finished]:
+    """All runs of a table that a folder keeps, however many seeds: network by network, in the table's order.
+
+    Raises:
+        UserError: If one of them was made by another recipe.
+    """
     runs = []
     for model in table.seeds:
         seeds = (path.name.removeprefix(f"{model}-") for path in folder.glob(f"{model}-*") if is_finished(path))
         for seed in sorted(int(seed) for seed in seeds if seed.isdecimal()):
             one = Planned(model, seed)
+            check_recipe(folder / one.name, one.resolve(recipe))
             runs.append(Finished.read(one, folder / one.name))
     return runs
 

@@ -13,7 +13,7 @@ from epitomic.visualisation.mistakes import confusion_figure, worst_mistakes
 from epitomic.visualisation.mosaics import epitome_figure, filters_figure, first_epitomes, mosaic
 from epitomic.visualisation.patches import exciting_patches, patches_figure
 from epitomic.visualisation.positions import PositionUse, position_use
-from epitomic.visualisation.reconstruction import Reconstruction, reconstruct
+from epitomic.visualisation.reconstruction import Reconstruction, reconstruct, reconstruction_errors
 from epitomic.visualisation.robustness import measure_shifts, robustness_figure
 from epitomic.visualisation.runs import RunView, open_run, open_runs
 from epitomic.visualisation.style import DARK, LIGHT, save_figure
@@ -44,6 +44,7 @@ __all__ = [
     "position_use",
     "read_image",
     "reconstruct",
+    "reconstruction_errors",
     "robustness_figure",
     "save_figure",
     "worst_mistakes",

@@ -89,6 +89,8 @@ def collect(
             f"This run is not finished: {len(run.metrics)} of {epochs} epochs are done. "
             f"Go on with: epitomic train --resume --out {run.folder}"
         )
+    if run.finished and not results:
+        report.notes.append("The training did not look at the test images (--no-test). This page does.")
     try:
         model = run.model
         test = run.test

@@ -29,7 +29,6 @@ AGAINST = {
     "seconds": "seconds of training",
     "core-seconds": "core seconds of the training process",
 }
-POINTS = 200  # of a curve against seconds over several seeds
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,8 @@ def curves(runs: Sequence[RunView], *, metric: str = "val_error", against: str =
         runs: Any runs, finished or not.
         metric: One of `METRICS`.
         against: ``"epochs"``, or ``"seconds"`` of training, or ``"core-seconds"`` of finished runs, which do not
-            depend on what else the machine was doing; each epoch is given an equal part of them.
+            depend as much on what else the machine was doing; each epoch is given an equal part of them. An epoch of
+            several seeds stands at the mean of their times.
 
     Raises:
         UserError: If no run has an epoch yet, or a name is not there.
@@ -83,6 +83,8 @@ def curves(runs: Sequence[RunView], *, metric: str = "val_error", against: str =
     begun = [run for run in runs if run.metrics]
     if not begun:
         names = ", ".join(str(run.folder) for run in runs)
+        if not any(run.recipe for run in runs):
+            raise UserError(f"only a run folder has curves, and here are weights alone, no metrics.csv: {names}")
         raise UserError(f"no epoch is over yet in {names}: metrics.csv is not there or empty")
     groups: dict[str, list[RunView]] = {}
     for run in begun:
@@ -95,7 +97,7 @@ def curves(runs: Sequence[RunView], *, metric: str = "val_error", against: str =
         if len(members) > 1:
             seeds = len({run.seed for run in members}) == len(members)
             label += f" ({len(members)} {'seeds' if seeds else 'runs'})"
-        found.append(_join(label, lines, against))
+        found.append(_join(label, lines))
     return found
 
 
@@ -119,15 +121,11 @@ def _epoch_ends(run: RunView, against: str) -> NDArray[np.float64]:
     return epochs * float(results["cpu_seconds"]) / float(results["epochs"])
 
 
-def _join(label: str, lines: list[tuple[NDArray[np.float64], NDArray[np.float64]]], against: str) -> Curve:
-    if len(lines) == 1:
-        return Curve(label, lines[0][0], lines[0][1][None])
-    if against == "epochs":
-        count = min(len(x) for x, _ in lines)
-        return Curve(label, lines[0][0][:count], np.stack([y[:count] for _, y in lines]))
-    first, last = max(x[0] for x, _ in lines), min(x[-1] for x, _ in lines)
-    grid = np.linspace(first, max(first, last), POINTS)
-    return Curve(label, grid, np.stack([np.interp(grid, x, y) for x, y in lines]))
+def _join(label: str, lines: list[tuple[NDArray[np.float64], NDArray[np.float64]]]) -> Curve:
+    """Epoch by epoch, so that the last point is the mean of the runs' ends however long each took."""
+    count = min(len(x) for x, _ in lines)
+    x, values = (np.stack([line[axis][:count] for line in lines]) for axis in (0, 1))  # (runs, epochs)
+    return Curve(label, x.mean(0), values)
 
 
 def epoch_seconds(run: RunView) -> NDArray[np.float64]:

@@ -15,14 +15,18 @@ ones, and each patch's mean is lent from the original.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from epitomic.visualisation.matches import Match
+from epitomic.errors import UserError
+from epitomic.visualisation.matches import Match, match_layers
+from epitomic.visualisation.runs import RunView
 
+IMAGES = 50  # at a time
 CHUNK = 256  # patches at a time: their winners together are CHUNK * K * C*W*W values
 
 
@@ -77,6 +81,27 @@ def reconstruct(match: Match, matches: int | None = 1) -> Reconstruction:
     power = x.square().sum((1, 2, 3)).clamp(min=1e-30)
     error = ((image - x).square().sum((1, 2, 3)) / power).sqrt()
     return Reconstruction(image.to(match.input.dtype), error, matches)
+
+
+def reconstruction_errors(run: RunView, images: int, tell: Callable[[str], object]) -> dict[int | None, Tensor]:
+    """The errors of the first test images, each (images,), rebuilt from the best match, the 4 best, and all matches.
+
+    Raises:
+        UserError: If no epitomic layer of the network sees the image itself.
+    """
+    found: dict[int | None, list[Tensor]] = {1: [], 4: [], None: []}
+    chosen = run.test.images[:images]
+    for first in range(0, len(chosen), IMAGES):
+        tell(f"{run.name}: {first} of {len(chosen)} images")
+        _, matches = match_layers(run.model, run.to_input(chosen[first : first + IMAGES]))
+        match = first_match(matches)
+        if match is None:
+            raise UserError(
+                f"{run.model_name} has no epitomic layer that sees the image itself: nothing to rebuild from"
+            )
+        for count, errors in found.items():
+            errors.append(reconstruct(match, matches=count).error)
+    return {count: torch.cat(errors) for count, errors in found.items()}
 
 
 def first_match(matches: list[Match]) -> Match | None:

@@ -135,7 +135,11 @@ def grouped(runs: Sequence[RunView], measured: Sequence[list[ShiftRow]]) -> dict
 
 
 def by_network(rows: Sequence[ShiftRow]) -> dict[str, list[ShiftRow]]:
-    """The rows by network, and by image set where there are several; by run too, where one seed has several."""
+    """The rows by network, and by image set where there are several.
+
+    Also by the folder that the runs lie in, where there are several, as they may be of several recipes; and by run,
+    where one seed has several.
+    """
     several = len({row.dataset for row in rows}) > 1
     groups: dict[str, list[ShiftRow]] = {}
     for row in rows:
@@ -143,14 +147,23 @@ def by_network(rows: Sequence[ShiftRow]) -> dict[str, list[ShiftRow]]:
     found: dict[str, list[ShiftRow]] = {}
     for label, group in groups.items():
         runs = {row.run: row.seed for row in group}
-        alone = len(set(runs.values())) < len(runs)  # they differ in something else than their seed
+        folders = {run: Path(run).parent.as_posix() for run in runs}
+        alone = len({(folders[run], seed) for run, seed in runs.items()}) < len(runs)
         for row in group:
-            found.setdefault(f"{label} ({row.run})" if alone else label, []).append(row)
+            where = row.run if alone else folders[row.run] if len(set(folders.values())) > 1 else ""
+            found.setdefault(f"{label} ({where})" if where else label, []).append(row)
     return found
+
+
+def _label(label: str, rows: Iterable[ShiftRow]) -> str:
+    """With the number of seeds, where there are several."""
+    count = len({row.run for row in rows})
+    return f"{label} ({count} seeds)" if count > 1 else label
 
 
 def robustness_table(groups: dict[str, list[ShiftRow]]) -> str:
     """Means over directions and seeds, for the eye; with several seeds, the least and the largest in brackets."""
+    groups = {_label(label, rows): rows for label, rows in groups.items()}
     shifts = sorted({row.shift for rows in groups.values() for row in rows})
     width = max(len(label) for label in groups) + 2
     lines = []
@@ -234,7 +247,9 @@ def robustness_figure(
                 points = summarize(rows, value)
                 shifts = list(points)
                 mean = [100 * float(np.mean(v)) for v in points.values()]
-                axes.plot(shifts, mean, style, marker="o", markersize=4, color=colour, linewidth=2, label=label)
+                axes.plot(
+                    shifts, mean, style, marker="o", markersize=4, color=colour, linewidth=2, label=_label(label, rows)
+                )
                 low, high = ([100 * f(v) for v in points.values()] for f in (min, max))
                 if max(map(len, points.values())) > 1:
                     axes.fill_between(shifts, low, high, color=colour, alpha=0.18, linewidth=0)
