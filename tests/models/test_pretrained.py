@@ -20,6 +20,7 @@ from epitomic.models.pretrained import SHIPPED
 from tests.data.test_bad_files import VARIANTS, mutate
 
 RESULTS = Path(__file__).parents[2] / "results"
+KEYS = ("command", "commit")
 SMALL = {"image_size": 8, "width": 0.25}
 
 
@@ -86,7 +87,9 @@ def test_shipped_weights_are_of_a_published_run(name: str) -> None:
     trained = json.loads((SHIPPED / name / "config.json").read_text())["trained"]
     words = trained["command"].split()
     model, seed = (words[words.index(option) + 1] for option in ("--model", "--seed"))
-    run = json.loads((RESULTS / words[2] / f"{model}-{seed}" / "results.json").read_text())
+    published = {path: json.loads(path.read_text()) for path in RESULTS.glob(f"*/{model}-{seed}/run.json")}
+    (path,) = (p for p, facts in published.items() if facts.items() >= {k: trained[k] for k in KEYS}.items())
+    run = json.loads(path.with_name("results.json").read_text())
     assert trained["test_errors"] == run["test"]["errors"]
     assert trained["validation_error"] == run["validation_error"]
 

@@ -120,8 +120,10 @@ def _run_missing(
 
 
 def _list_tables() -> int:
+    width = max(map(len, TABLES)) + 2
     for name, table in TABLES.items():
         planned = list(plan(table))
         done = sum(is_finished(Path("results") / name / one.name) for one in planned)
-        print(f"{name:<14}{table.title}: {len(planned)} runs, {done} of them in results/{name}")
+        runs = f"{len(planned)} run{'s' if len(planned) > 1 else ''}"
+        print(f"{name:<{width}}{table.title}: {runs}, {done} finished in results/{name}")
     return 0

@@ -56,6 +56,7 @@ TABLES: dict[str, Table] = {
         "mnist_aug",
         {**dict.fromkeys(TWINS, 3), TWINS[0]: 5},
     ),
+    "mnist_aug_dropout": Table("MNIST with augmentation, the first recipe", "mnist_aug_dropout", {"epitomic_small": 5}),
     "cifar10": Table("CIFAR-10, the paper's small network", "cifar10", {"epitomic_small": 3}),
     # The same network, its twins and its normalised version, narrower and shorter.
     "cifar10_short": Table(

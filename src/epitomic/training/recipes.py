@@ -60,6 +60,23 @@ CIFAR10_FAST = Recipe(
     keep="last",
 )
 
+# By 10,000 validation images after 8 epochs, one run each: errors, and the loss at the best temperature. With dropout
+# 0.1, then 0.5: these augmentations, 42 and 0.0156; shears of 10 degrees and shifts of 2 pixels, 47; elastic 1, not
+# 0.5, 49; none, 51. Then the dropout: 0.2 and 0.5, 48; 0.05 and 0.3, 42 and 0.0149; 0 and 0.3, 39 and 0.0143; none at
+# all, 38 and 0.0141; 0 and 0.3 with half the rate and twice the decay, 38 and 0.0148. Some is left in the
+# fully-connected layer, as the runs are longer. 1,000 validation images are enough for the curves.
+MNIST_AUG = Recipe(
+    data=replace(MNIST, validation=1000),
+    model=replace(SMALL, conv_dropout=0.0, dropout=0.3),
+    optimizer=Optimizer(lr=0.1, nesterov=True, weight_decay=1e-3),
+    schedule=Schedule(name="linear", warmup=1),
+    augmentation=Augmentation(rotate=10, scale=0.1, shear=5, translate=1, elastic=0.5),
+    epochs=20,
+    label_smoothing=0.1,
+    ema=0.999,
+    keep="last",
+)
+
 RECIPES: dict[str, Recipe] = {
     # 1,257 training images of 8 x 8 pixels: the demonstration, on data that is there on every machine.
     "digits": Recipe(
@@ -75,20 +92,9 @@ RECIPES: dict[str, Recipe] = {
     "mnist": MNIST_SMALL,
     # A quarter of its epochs, to compare the networks at a fraction of the cost.
     "mnist_short": replace(MNIST_SMALL, epochs=4),
-    # By the errors among 10,000 validation images after 8 epochs, one run each: these settings, 42; shears of 10
-    # degrees and shifts of 2 pixels, 47; elastic 1 instead of 0.5, 49; dropout 0.2 instead of 0.1, 48; no augmentation,
-    # 51. Their losses are in the same order but for the last two. 1,000 validation images are enough for the curves.
-    "mnist_aug": Recipe(
-        data=replace(MNIST, validation=1000),
-        model=SMALL,
-        optimizer=Optimizer(lr=0.1, nesterov=True, weight_decay=1e-3),
-        schedule=Schedule(name="linear", warmup=1),
-        augmentation=Augmentation(rotate=10, scale=0.1, shear=5, translate=1, elastic=0.5),
-        epochs=20,
-        label_smoothing=0.1,
-        ema=0.999,
-        keep="last",
-    ),
+    "mnist_aug": MNIST_AUG,
+    # Its first version, before the dropout was tried: also in the epitomic layers, as the paper has it.
+    "mnist_aug_dropout": replace(MNIST_AUG, model=SMALL),
     # Whitened images, as those that the paper compares with. By the validation error of 5 epochs at width 1, one run
     # each: dropout 0.1 and 0.5 and no smoothing, 20.6 %; no dropout, then 0.25, smoothing 0.1 and alternating flips,
     # 18.6 %; the same without the whitening, 20.6 %. That longer and wider wants some dropout back is assumed.
