@@ -32,6 +32,7 @@ def test_the_folder_has_everything(straight: Path) -> None:
     facts = json.loads((straight / "run.json").read_text())
     assert facts["command"].split()[0] == "epitomic"  # and what this process was given
     assert {"commit", "versions", "machine", "seed", "wall_seconds", "started"} <= facts.keys()
+    assert facts["machine"]["vectors"] == torch.backends.cpu.get_cpu_capability()
     results = json.loads((straight / "results.json").read_text())
     assert results["test"]["images"] == 360
     assert results["test"]["top1"] == pytest.approx(1 - results["test"]["error"])

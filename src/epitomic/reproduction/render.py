@@ -67,9 +67,13 @@ def _every_run(finished: Sequence[Finished]) -> str:
 
 def made(facts: Sequence[dict[str, Any]]) -> str:
     """Processor and versions, all of them if the runs differ."""
-    machines = {f"{one['machine']['cores']} cores of {one['machine']['processor']}" for one in facts}
+    machines = {_machine(**one["machine"]) for one in facts}
     versions = {f"torch {one['versions']['torch']}, Python {one['versions']['python']}" for one in facts}
     return "; ".join((*sorted(machines), *sorted(versions)))
+
+
+def _machine(cores: int, processor: str, vectors: str = "", **_: object) -> str:
+    return f"{cores} cores of {processor}" + (f" with {vectors}" if vectors else "")
 
 
 def short_commit(facts: dict[str, Any]) -> str:

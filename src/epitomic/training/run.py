@@ -137,6 +137,7 @@ def gather_facts() -> dict[str, Any]:
         "machine": {
             "system": platform.platform(),
             "processor": processor(),
+            "vectors": torch.backends.cpu.get_cpu_capability(),  # a virtual machine's processor may have no other name
             "cores": os.cpu_count(),
             "threads": torch.get_num_threads(),
         },
