@@ -115,3 +115,21 @@ def test_views_of_test_images(views: str, count: int) -> None:
         assert torch.equal(seen[:, 1, :, 1:, 1:], plain[:, :, :-1, :-1])
         assert torch.equal(seen[:, 1, :, 0, 1:], plain[:, :, 1, :-1])  # mirrored at the border
         assert torch.equal(seen[:, 2, :, :-1, :-1], plain[:, :, 1:, 1:])
+
+
+def test_nudged_views_are_shifted_towards_the_corners_and_not_mirrored() -> None:
+    samples = split(5, channels=1, size=6)
+    ((seen, labels),) = view_batches(samples, Standardize((0.0,), (1.0,)), "nudged")
+    plain = samples.images.float() / 255
+    assert seen.shape == (5, 5, 1, 6, 6)
+    assert torch.equal(labels, samples.labels)
+    assert torch.equal(seen[:, 0], plain)
+    middle = plain[:, :, 2:4, 2:4]
+    at = [
+        [y, x]
+        for image in seen[0]
+        for y in range(5)
+        for x in range(5)
+        if torch.equal(image[:, y : y + 2, x : x + 2], middle[0])
+    ]
+    assert at == [[2, 2], [3, 3], [1, 1], [3, 1], [1, 3]]

@@ -72,6 +72,25 @@ def test_a_trial_does_not_look_at_the_test_images(
     assert json.loads((folder / "results.json").read_text())["test"] == whole["test"]
 
 
+def test_a_finished_run_is_tested_again_with_other_views(straight: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(straight, folder)
+    before = json.loads((folder / "results.json").read_text())
+    weights = (folder / "model.safetensors").read_bytes()
+    assert run(folder, "--resume", "--data.views", "nudged").returncode == 0
+    after = json.loads((folder / "results.json").read_text())
+    assert after.pop("plain") == before["test"]
+    assert after.pop("test")["loss"] != before.pop("test")["loss"]
+    assert after == before  # the training was not touched, nor its time
+    assert (folder / "model.safetensors").read_bytes() == weights
+    assert json.loads((folder / "recipe.json").read_text())["data"]["views"] == "nudged"
+    assert json.loads((folder / "config.json").read_text())["views"] == "nudged"
+    (session,) = json.loads((folder / "run.json").read_text())["sessions"]
+    assert session["first_step"] > 0
+    refused = run(folder, "--resume", "--data.views", "one", "--optimizer.lr", "0.3")
+    assert "--optimizer.lr 0.3 where it has 0.05" in refused.stderr
+
+
 def test_the_same_seed_gives_the_same_bits(straight: Path, tmp_path: Path) -> None:
     assert run(tmp_path / "run", "--quiet").returncode == 0
     assert_same(straight, tmp_path / "run")

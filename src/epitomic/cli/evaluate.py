@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from epitomic.data import NAMES, PHOTOGRAPHS, Batch, Standardize
+from epitomic.data.memory import VIEWS
 from epitomic.errors import UserError, unknown
 from epitomic.files import read_json, write_json
 from epitomic.options import whole
@@ -28,7 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", metavar="NAME", help="another image set than the one it was trained on")
     parser.add_argument("--data-dir", metavar="DIR", help="where the image sets are; else EPITOMIC_DATA or the cache")
     parser.add_argument("--device", default="cpu", help="such as cuda")
-    parser.add_argument("--views", help="of each small image, averaged: one, mirrored or shifted; else as trained")
+    parser.add_argument("--views", help=f"of each small image, averaged: one of {', '.join(VIEWS)}; else as trained")
     parser.add_argument("--crops", type=int, choices=(1, 10), help="of each photograph; 10 if not given")
     parser.add_argument("--workers", type=whole(0), metavar="N", help="processes that read photographs; half the cores")
 
@@ -84,7 +85,7 @@ def _open_memory(
     name: str, args: argparse.Namespace, config: dict[str, Any], standardize: Standardize, path: Path
 ) -> Opened:
     from epitomic.data import load_set
-    from epitomic.data.memory import VIEWS, view_batches
+    from epitomic.data.memory import view_batches
 
     images = load_set(name, args.data_dir)
     shape = (images.channels, images.image_size, len(images.classes))

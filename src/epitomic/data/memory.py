@@ -15,7 +15,8 @@ from epitomic.data.feed import Batch, Part
 from epitomic.data.sets import ImageSet, Split, hold_out
 
 EVALUATE = 500  # images at a time
-VIEWS = ("one", "mirrored", "shifted")  # of a test image; each has those of the one before, too
+VIEWS = ("one", "mirrored", "shifted", "nudged")  # of a test image: see `view_batches`
+CORNERS = {"mirrored": (), "shifted": ((0, 0), (2, 2)), "nudged": ((0, 0), (2, 2), (0, 2), (2, 0))}
 
 
 class MemoryFeed:
@@ -95,16 +96,16 @@ def view_batches(split: Split, standardize: Standardize, views: str) -> Iterator
     """Several views of each image, (N, views, C, H, W), whose class probabilities are to be averaged.
 
     ``one``: the image as it is, (N, C, H, W). ``mirrored``: it and its mirror image. ``shifted``: both, also one pixel
-    up and left, and down and right; what comes in at the border is the image mirrored.
+    up and left, and down and right. ``nudged``, for what has no mirror image, such as digits: the image as it is, and
+    one pixel towards each corner. What comes in at the border is the image mirrored.
     """
     if views == "one":
         yield from plain_batches(split, standardize)
         return
     for images, labels in plain_batches(split, standardize):
         h, w = images.shape[2:]
-        seen = [images]
-        if views == "shifted":
-            wide = F.pad(images, (1, 1, 1, 1), mode="reflect")
-            seen += [wide[:, :, :h, :w], wide[:, :, 2:, 2:]]
-        seen += [view.flip(3) for view in seen]
+        wide = F.pad(images, (1, 1, 1, 1), mode="reflect")
+        seen = [images, *(wide[:, :, y : y + h, x : x + w] for y, x in CORNERS[views])]
+        if views != "nudged":
+            seen += [view.flip(3) for view in seen]
         yield torch.stack(seen, 1), labels

@@ -316,6 +316,8 @@ class Trainer:
 def train(recipe: Recipe, run: Run, settings: Settings) -> dict[str, Any]:
     """Trains, then looks at the test set once, with the kept weights; of a finished run, reads what it found then.
 
+    A finished run whose recipe now has other views of the test images is tested again.
+
     Returns:
         The results, as written to ``results.json``; without ``test``, if the settings say not to look.
 
@@ -323,10 +325,11 @@ def train(recipe: Recipe, run: Run, settings: Settings) -> dict[str, Any]:
         Stopped: After Ctrl-C or SIGTERM.
         UserError: If anything given does not fit, or the loss is no longer finite.
     """
+    stored = run.read_recipe() if run.results_path.is_file() else recipe
     if run.results_path.is_file():
-        run.check_same(recipe, str(run.recipe_path), run.read_recipe())
+        run.check_same(recipe, str(run.recipe_path), stored)
         known: dict[str, Any] = read_json(run.results_path)
-        if "test" in known or not settings.test:
+        if ("test" in known and stored == recipe) or not settings.test:
             return known
     trainer = Trainer(recipe, run, settings)
     trainer.train()
@@ -334,6 +337,8 @@ def train(recipe: Recipe, run: Run, settings: Settings) -> dict[str, Any]:
         return {}
     state, device = trainer.state, trainer.fabric.device
     model = from_pretrained(run.folder).to(device)
+    if stored != recipe:  # what was written with the weights names the views
+        save_pretrained(model, run.folder, **trainer.feed.describe())
     tests = trainer.feed.tests(device) if settings.test else {}
     results = {
         **{name: score(model, batches).report(trainer.feed.classes) for name, batches in tests.items()},

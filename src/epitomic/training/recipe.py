@@ -20,7 +20,7 @@ class Data:
 
     name: str = option("digits", "image set", choices=(*NAMES, *PHOTOGRAPHS))
     validation: int = option(180, "training images held out; photographs have a folder `val` instead", at_least=1)
-    views: str = option("one", "of each small test image, averaged; more are mirrored, then shifted", choices=VIEWS)
+    views: str = option("one", "of each small test image, averaged; `shifted` are mirrored, too", choices=VIEWS)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ run.json              command, commit, versions, machine, seed, wall time; what 
 metrics.csv           one line an epoch, the same in every repetition
 model.safetensors     the weights of the best epoch by validation error, or of the last, as the recipe says,
 config.json           and the network they are for
-results.json          the test set, looked at once at the end
+results.json          the test set, looked at at the end, once unless --resume asks for other views
 checkpoints/          the last two, for --resume
 tensorboard/          the same metrics for TensorBoard
 """
@@ -20,6 +20,7 @@ import shlex
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -89,8 +90,11 @@ class Run:
             raise UserError(f"--out {self.folder} is {'not empty' if self.folder.is_dir() else 'a file'}: {hint}")
 
     def check_same(self, recipe: Recipe, source: str, stored: Recipe) -> None:
-        """An error that names the settings in which ``recipe`` is not ``stored``, which ``source`` holds."""
-        changed = list(differences(stored, recipe))
+        """An error that names the settings in which ``recipe`` is not ``stored``, which ``source`` holds.
+
+        Other views are no error: they are of the test, and the training is the same.
+        """
+        changed = list(differences(replace(stored, data=replace(stored.data, views=recipe.data.views)), recipe))
         if changed:
             listed = ", ".join(f"--{path} {new} where it has {old}" for path, old, new in changed)
             raise UserError(f"cannot resume: the recipe does not fit {source}: {listed}")
@@ -99,8 +103,7 @@ class Run:
         """Writes what is known at the start of a session; the facts of those before stay."""
         for leftover in self.folder.glob(f"*{TEMPORARY}"):  # of a crash
             leftover.unlink(missing_ok=True)
-        if not self.exists():
-            write_json(self.recipe_path, to_dict(recipe))
+        write_json(self.recipe_path, to_dict(recipe))
         facts = {**gather_facts(), "seed": recipe.seed, **facts}
         if self.facts_path.is_file():
             first = read_json(self.facts_path)
