@@ -106,6 +106,14 @@ def test_without_safetensors_the_error_says_what_to_install(monkeypatch: pytest.
         create_model("epitomic_small", pretrained="mnist")
 
 
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+def test_a_file_of_the_folder_will_do(name: str, tmp_path: Path) -> None:
+    model = create_model("epitomic_small", **SMALL)  # type: ignore[arg-type]
+    save_pretrained(model, tmp_path)
+    again = from_pretrained(tmp_path / name)
+    torch.testing.assert_close(dict(again.state_dict()), dict(model.state_dict()), rtol=0, atol=0)
+
+
 def test_errors_name_the_file(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no folder"):
         from_pretrained(tmp_path / "nowhere")

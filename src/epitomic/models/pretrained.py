@@ -25,13 +25,15 @@ def list_pretrained() -> list[str]:
 
 
 def find_pretrained(name: str | Path) -> Path:
-    """The folder of a network: ``name`` itself, or one that ships with the package under this name.
+    """The folder of a network: ``name`` itself, that of its file ``name``, or one that ships with the package as such.
 
     Raises:
         UserError: If there is neither.
     """
     if Path(name).is_dir():
         return Path(name)
+    if Path(name).name in (CONFIG, WEIGHTS) and Path(name).is_file():
+        return Path(name).parent
     if str(name) in list_pretrained():
         return SHIPPED / str(name)
     shipped = ", ".join(list_pretrained()) or "none"
