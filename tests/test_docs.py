@@ -9,8 +9,6 @@ from typing import Any
 import pytest
 import torch
 
-import epitomic
-
 ROOT = Path(__file__).parents[1]
 
 
@@ -24,7 +22,7 @@ def test_figures_in_the_docs_are_those_in_results() -> None:
 def test_the_code_of_the_readme_runs() -> None:
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     assert len(blocks) == 2
-    names: dict[str, Any] = {"epitomic": epitomic, "images": torch.rand(2, 3, 32, 32)}
+    names: dict[str, Any] = {"images": torch.rand(2, 3, 32, 32)}
     for block in blocks:
         exec(block, names)
     assert names["y"].shape == (16, 192, 17, 17)
