@@ -117,7 +117,7 @@ RECIPES: dict[str, Recipe] = {
         ema=0.998,
     ),
     "cifar10_fast": CIFAR10_FAST,
-    # What two hours of two cores give: the width and, about, the epochs of airbench95. Nothing in it was tried before.
+    # Within two hours of two cores: the width and, about, the epochs of airbench95. Nothing in it was tried before.
     "cifar10_long": replace(CIFAR10_FAST, model=replace(CIFAR10_FAST.model, width=1.5), epochs=16),
     "mnist_paper": replace(PAPER, data=MNIST),
     "cifar10_paper": replace(
