@@ -169,16 +169,11 @@ def small_images() -> str:
 
 def weights() -> str:
     """What ships with the package: a line a network."""
-    rows = []
+    rows, published = [], [run for table in TABLES for run in _runs(table)]
     for name in list_pretrained():
         model, _, images = name.partition("-")
         trained = read_json(SHIPPED / name / CONFIG)["trained"]
-        (run,) = (
-            run
-            for table in TABLES
-            for run in _runs(table)
-            if all(run.facts[key] == trained[key] for key in ("command", "commit"))
-        )
+        (run,) = (run for run in published if all(run.facts[key] == trained[key] for key in ("command", "commit")))
         size = (SHIPPED / name / WEIGHTS).stat().st_size / 1e6
         errors = [f"{100 * run.error(way):.2f}" for way in ("test", "plain")]
         load = f'`create_model("{model}", pretrained="{images}")`'

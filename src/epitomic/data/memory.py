@@ -16,6 +16,7 @@ from epitomic.data.sets import ImageSet, Split, hold_out
 
 EVALUATE = 500  # images at a time
 VIEWS = ("one", "mirrored", "shifted", "nudged")  # of a test image: see `view_batches`
+# Where the shifted ones begin in the image padded by a pixel.
 CORNERS = {"mirrored": (), "shifted": ((0, 0), (2, 2)), "nudged": ((0, 0), (2, 2), (0, 2), (2, 0))}
 
 

@@ -325,8 +325,9 @@ def train(recipe: Recipe, run: Run, settings: Settings) -> dict[str, Any]:
         Stopped: After Ctrl-C or SIGTERM.
         UserError: If anything given does not fit, or the loss is no longer finite.
     """
-    stored = run.read_recipe() if run.results_path.is_file() else recipe
+    stored = recipe
     if run.results_path.is_file():
+        stored = run.read_recipe()
         run.check_same(recipe, str(run.recipe_path), stored)
         known: dict[str, Any] = read_json(run.results_path)
         if ("test" in known and stored == recipe) or not settings.test:
