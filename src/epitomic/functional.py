@@ -265,7 +265,7 @@ class _ChannelSums(torch.autograd.Function):
 def _stride_to_channels(
     x: Tensor, minis: Tensor, geometry: Geometry, *, centred: bool
 ) -> tuple[Tensor, Tensor, Pair, Pair]:
-    """Epitome stride e -> 1: space-to-depth by e of every patch and mini-epitome, C -> C*e*e.
+    """Epitome stride e -> 1: space-to-depth by e of every patch and mini-epitome, C -> e*e*C.
 
     Returns the new input, mini-epitomes, kernel size and stride. ``centred``: the kernel will centre the patches.
     """
@@ -308,12 +308,15 @@ def _pixels_to_channels(x: Tensor, minis: Tensor, kernel: Pair, stride: Pair) ->
 
 
 def _space_to_depth(x: Tensor, block: Pair) -> Tensor:
-    """(N, C, H, W) -> (N, C*e*e, H/e, W/e), as ``pixel_unshuffle`` but with a pair; keeps channels_last."""
+    """(N, C, H, W) -> (N, e*e*C, H/e, W/e), keeps channels_last.
+
+    As ``pixel_unshuffle`` but with a pair, and the channels innermost: in channels_last, runs of e*C values move whole.
+    """
     (eh, ew), (h, w) = block, x.shape[2:]
     blocks = x.unflatten(3, (w // ew, ew)).unflatten(2, (h // eh, eh))  # (N, C, H/e, e, W/e, e)
     if x.stride(1) == 1:
-        return blocks.permute(0, 2, 4, 1, 3, 5).flatten(3, 5).permute(0, 3, 1, 2)
-    return blocks.permute(0, 1, 3, 5, 2, 4).flatten(1, 3)
+        return blocks.permute(0, 2, 4, 3, 5, 1).flatten(3, 5).permute(0, 3, 1, 2)
+    return blocks.permute(0, 3, 5, 1, 2, 4).flatten(1, 3)
 
 
 def _check_tensors(input: Tensor, weight: Tensor, bias: Tensor | None) -> None:

@@ -24,25 +24,36 @@ def test_can_be_turned_off() -> None:
     assert "this machine has" in run_python(code, EPITOMIC_NATIVE="abacus")
 
 
-def test_baseline_target() -> None:
-    """What processors without AVX2 run: other widths of vectors and panels."""
-    code = """
+def usable_targets() -> list[str]:
+    native = library.NATIVE.library
+    if native is None:
+        return []
+    return [t for t in native.epitomic_targets().decode().split() if native.epitomic_supported(t.encode())]
+
+
+@pytest.mark.parametrize("target", usable_targets())
+def test_every_target(target: str) -> None:
+    """Not only the one that this processor would take: each has its own widths of vectors and panels.
+
+    The channels and epitomes leave a part of a vector, one vector of a panel, a panel and a bit, for every width.
+    """
+    code = f"""
 import torch
-from epitomic.functional import epitomic_conv2d
 from epitomic.ops import library, native, winograd
-assert library.NATIVE.target == "baseline"
 from epitomic.ops.operands import Operands
-tensors = torch.randn(3, 20, 20, 70), torch.randn(21, 70, 5, 5), torch.randn(21)
-case, doubles = (Operands(*ts, None, (3, 3), (2, 2)) for ts in (tensors, [t.double() for t in tensors]))
-y, p = native.forward(case)
-want, _ = winograd.forward(doubles)
-print((y - want).abs().max().item() < 1e-3)
-dy, needs = torch.randn_like(y), (True, True, True, False)
-got = native.backward(dy, None, p, case, needs)
-want = winograd.backward(dy.double(), None, p, doubles, needs)
-print(*((g - w).abs().max().item() < 1e-2 for g, w in zip(got, want) if g is not None))
+assert library.NATIVE.target == "{target}"
+for c, k in ((70, 21), (12, 48), (3, 8), (20, 5), (33, 16)):
+    tensors = torch.randn(3, 20, 20, c), torch.randn(k, c, 5, 5), torch.randn(k)
+    case, doubles = (Operands(*ts, None, (3, 3), (2, 2)) for ts in (tensors, [t.double() for t in tensors]))
+    y, p = native.forward(case)
+    want, _ = winograd.forward(doubles)
+    print((y - want).abs().max().item() < 1e-3)
+    dy, needs = torch.randn_like(y), (True, True, True, False)
+    got = native.backward(dy, None, p, case, needs)
+    want = winograd.backward(dy.double(), None, p, doubles, needs)
+    print(*((g - w).abs().max().item() < 1e-2 for g, w in zip(got, want) if g is not None))
 """
-    assert "False" not in run_python(code, EPITOMIC_NATIVE="baseline")
+    assert run_python(code, EPITOMIC_NATIVE=target).split() == ["True"] * 20
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

@@ -74,14 +74,9 @@ void fold_block(const EpitomicProblem& p, const Geometry& g, const Canvas& canva
         gather<V, W>(p.patch[0], points, column);
         float* to = canvas.data + (offsets[b] + j) * canvas.pixel + c;
         int64_t there = canvas.channels - c;
-        if (there >= LANES) {
-          UNROLL for (int i = 0; i < W; i++) {
-            float* at = to + i * canvas.row;
-            store(at, load(at) + (column[i] - means[b]));
-          }
-        } else {
-          for (int64_t l = 0; l < there; l++)
-            for (int i = 0; i < W; i++) to[i * canvas.row + l] += column[i][l] - means[b];
+        UNROLL for (int i = 0; i < W; i++) {
+          float* at = to + i * canvas.row;
+          store(at, load(at, there) + (column[i] - means[b]), there);
         }
       }
     }
@@ -117,7 +112,7 @@ INLINE void backward_input(const EpitomicProblem& p, const Geometry& g, const Ep
     for (int64_t b = 0; b < block.count; b++) means[b] = t.filter_mean ? gradient_mean(g, t, block.first + b) : 0;
     for (int64_t vh = 0; vh < g.vh; vh++) {
       GRADIENT_ROW[g.vw][g.dw](p, g, t.dy, t.positions, block, {0, g.k_panels}, vh, products.left_factor(workspace));
-      products.row(g, t.u_transposed, group.count, panels.first, p.patch[1], vh, block.count, workspace);
+      products.row(g, t.u_transposed, group.count, panels.first, channels, p.patch[1], vh, block.count, workspace);
     }
     FOLD_BLOCK[g.vh][g.wh](p, g, canvas, block.count, offsets, means, workspace + products.partial_at,
                            products.partial);
@@ -165,6 +160,7 @@ INLINE void backward_epitomes(const EpitomicProblem& p, const Geometry& g, const
   int64_t parts = tasks.epitome_parts * tasks.channel_parts;
   Block panels = part(group.count, tasks.epitome_parts, task % tasks.epitome_parts, 1);
   Block channels = part(g.c, tasks.channel_parts, task % tasks.channel_parts, PANEL);
+  int64_t columns = g.k - (group.first + panels.first) * PANEL;
   int64_t vh = task / parts % g.vh, slice = task / parts / g.vh;
   Block patches = part(g.patches, plan.slices, slice, 1);
   CHECK(panels.count <= tasks.panels && channels.count <= tasks.channels && patches.count > 0);
@@ -182,7 +178,7 @@ INLINE void backward_epitomes(const EpitomicProblem& p, const Geometry& g, const
       int64_t point = slice * g.points + vh * g.vw + vw;
       float* du = t.du + ((point * group.count + panels.first) * g.c + channels.first) * PANEL;
       multiply_transposed(left.data + vw * left.plane, left.row, channels.count, block.count,
-                          right.data + vw * right.plane, panels.count, du, g.c * PANEL, i > 0);
+                          right.data + vw * right.plane, panels.count, columns, du, g.c * PANEL, i > 0);
     }
   }
 }

@@ -67,7 +67,7 @@ INLINE void forward(const EpitomicProblem& p, const Geometry& g, const EpitomicP
   locate(p, g, block, offsets);
   for (int64_t vh = 0; vh < g.vh; vh++) {
     patch_row(p, g, t, block, offsets, {0, g.c}, vh, products.left_factor(workspace));
-    products.row(g, t.u, panels.count, 0, p.output[1], vh, block.count, workspace);
+    products.row(g, t.u, panels.count, 0, g.k - panels.first * PANEL, p.output[1], vh, block.count, workspace);
   }
   MATCH_BLOCK[g.vh][g.dh](p, g, t, block, panels, workspace + products.partial_at, products.partial);
 }

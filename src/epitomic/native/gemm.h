@@ -5,55 +5,52 @@
 
 namespace {
 
-// c (M, PANEL) = or += a (M, depth) @ b (depth, PANEL); a[i, d] lies at a[i * row + d * step].
-template <int M>
+// c (M, PANEL) = or += a (M, depth) @ b (depth, PANEL); a[i, d] lies at a[i * row + d * step]. Of the panel's two
+// vectors N are there; a second one that is not is filled with zeros.
+template <int M, int N>
 INLINE void tile(const float* a, int64_t row, int64_t step, const float* b, int64_t depth, float* c, bool add) {
-  Vec acc[M][2];
-  if (add) {
-    UNROLL for (int i = 0; i < M; i++) {
-      acc[i][0] = load(c + i * PANEL);
-      acc[i][1] = load(c + i * PANEL + LANES);
-    }
-  } else {
-    UNROLL for (int i = 0; i < M; i++) acc[i][0] = acc[i][1] = Vec{};
-  }
+  Vec acc[M][N];
+  UNROLL for (int i = 0; i < M; i++)
+    UNROLL for (int n = 0; n < N; n++) acc[i][n] = add ? load(c + i * PANEL + n * LANES) : Vec{};
   for (int64_t d = 0; d < depth; d++, a += step, b += PANEL) {
-    Vec b0 = load(b), b1 = load(b + LANES);
+    Vec panel[N];
+    UNROLL for (int n = 0; n < N; n++) panel[n] = load(b + n * LANES);
     UNROLL for (int i = 0; i < M; i++) {
       Vec value = broadcast(a[i * row]);
-      acc[i][0] += value * b0;
-      acc[i][1] += value * b1;
+      UNROLL for (int n = 0; n < N; n++) acc[i][n] += value * panel[n];
     }
   }
   UNROLL for (int i = 0; i < M; i++) {
-    store(c + i * PANEL, acc[i][0]);
-    store(c + i * PANEL + LANES, acc[i][1]);
+    UNROLL for (int n = 0; n < N; n++) store(c + i * PANEL + n * LANES, acc[i][n]);
+    if (N == 1) store(c + i * PANEL + LANES, Vec{});
   }
 }
 
 // a with its depth contiguous (row-major, for M = X U) ...
-template <int M>
+template <int M, int N>
 void tile_rows(const float* a, int64_t row, const float* b, int64_t depth, float* c, bool add) {
-  tile<M>(a, row, 1, b, depth, c, add);
+  tile<M, N>(a, row, 1, b, depth, c, add);
 }
 
 // ... or its rows contiguous (transposed, for dU = X^T dM).
-template <int M>
+template <int M, int N>
 void tile_columns(const float* a, int64_t step, const float* b, int64_t depth, float* c, bool add) {
-  tile<M>(a, 1, step, b, depth, c, add);
+  tile<M, N>(a, 1, step, b, depth, c, add);
 }
 
 typedef void (*Tile)(const float* a, int64_t stride, const float* b, int64_t depth, float* c, bool add);
 
-
+// To be indexed as [N][M].
 #if EPITOMIC_ROWS == 12
-#define TABLE_OF_ROWS(F) {nullptr, F<1>, F<2>, F<3>, F<4>, F<5>, F<6>, F<7>, F<8>, F<9>, F<10>, F<11>, F<12>}
+#define TILES_OF(F, N) \
+  {nullptr, F<1, N>, F<2, N>, F<3, N>, F<4, N>,  F<5, N>,  F<6, N>, \
+            F<7, N>, F<8, N>, F<9, N>, F<10, N>, F<11, N>, F<12, N>}
 #else
-#define TABLE_OF_ROWS(F) {nullptr, F<1>, F<2>, F<3>, F<4>, F<5>, F<6>}
+#define TILES_OF(F, N) {nullptr, F<1, N>, F<2, N>, F<3, N>, F<4, N>, F<5, N>, F<6, N>}
 #endif
 
-const Tile TILE_ROWS[] = TABLE_OF_ROWS(tile_rows);
-const Tile TILE_COLUMNS[] = TABLE_OF_ROWS(tile_columns);
+const Tile TILE_ROWS[3][ROWS + 1] = {{}, TILES_OF(tile_rows, 1), TILES_OF(tile_rows, 2)};
+const Tile TILE_COLUMNS[3][ROWS + 1] = {{}, TILES_OF(tile_columns, 1), TILES_OF(tile_columns, 2)};
 
 // Rows of the next tile when so many are left: the last two share theirs, as a thin tile waits for its own sums.
 INLINE int64_t next_rows(int64_t left) {
@@ -62,30 +59,37 @@ INLINE int64_t next_rows(int64_t left) {
 
 constexpr int64_t DEPTH = 256;  // of one pass over a panel: DEPTH * PANEL floats stay in the first-level cache
 
-// c (panels, rows, PANEL) = a (rows, depth; rows `stride` floats apart) @ b (panels, depth, PANEL).
+// Vectors of panel q of a matrix of so many columns.
+INLINE int64_t vectors_of(int64_t q, int64_t columns) { return columns - q * PANEL > LANES ? 2 : 1; }
+
+// c (panels, rows, PANEL) = a (rows, depth; rows `stride` floats apart) @ b (panels, depth, PANEL), whose
+// panels hold `columns` or the first of so many.
 INLINE void multiply(const float* a, int64_t stride, int64_t rows, const float* b, int64_t depth, int64_t panels,
-                     float* c) {
+                     int64_t columns, float* c) {
   for (int64_t d = 0; d < depth; d += DEPTH) {
     int64_t deep = least(DEPTH, depth - d);
     for (int64_t q = 0; q < panels; q++) {
       const float* panel = b + (q * depth + d) * PANEL;
+      const Tile* tiles = TILE_ROWS[vectors_of(q, columns)];
       for (int64_t r = 0, m; r < rows; r += m) {
         m = next_rows(rows - r);
-        TILE_ROWS[m](a + r * stride + d, stride, panel, deep, c + (q * rows + r) * PANEL, d > 0);
+        tiles[m](a + r * stride + d, stride, panel, deep, c + (q * rows + r) * PANEL, d > 0);
       }
     }
   }
 }
 
-// c (panels, columns, PANEL) = or += a^T (columns, rows) @ b (panels, rows, PANEL); rows of a `stride` floats apart,
-// panels of c `panel` floats.
-INLINE void multiply_transposed(const float* a, int64_t stride, int64_t columns, int64_t rows, const float* b,
-                                int64_t panels, float* c, int64_t panel, bool add) {
-  for (int64_t q = 0; q < panels; q++)
-    for (int64_t i = 0, m; i < columns; i += m) {
-      m = next_rows(columns - i);
-      TILE_COLUMNS[m](a + i, stride, b + q * rows * PANEL, rows, c + q * panel + i * PANEL, add);
+// c (panels, wide, PANEL) = or += a^T (wide, rows) @ b (panels, rows, PANEL), with columns likewise; rows of a `stride`
+// floats apart, panels of c `panel` floats.
+INLINE void multiply_transposed(const float* a, int64_t stride, int64_t wide, int64_t rows, const float* b,
+                                int64_t panels, int64_t columns, float* c, int64_t panel, bool add) {
+  for (int64_t q = 0; q < panels; q++) {
+    const Tile* tiles = TILE_COLUMNS[vectors_of(q, columns)];
+    for (int64_t i = 0, m; i < wide; i += m) {
+      m = next_rows(wide - i);
+      tiles[m](a + i, stride, b + q * rows * PANEL, rows, c + q * panel + i * PANEL, add);
     }
+  }
 }
 
 }  // namespace

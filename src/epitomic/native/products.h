@@ -46,16 +46,17 @@ struct Products {
 
   Factor left_factor(float* workspace) const { return {workspace + left_at, left, stride, PANEL}; }
 
-  // Products of row `vh` with packed `u` (points, panels_of_u, depth, PANEL), from its panel `first`, transformed.
-  void row(const Geometry& g, const float* u, int64_t panels_of_u, int64_t first, const float* matrix, int64_t vh,
-           int64_t rows, float* workspace) const {
+  // Products of row `vh` with packed `u` (points, panels_of_u, depth, PANEL), from its panel `first`, transformed. From
+  // there on it has so many columns.
+  void row(const Geometry& g, const float* u, int64_t panels_of_u, int64_t first, int64_t columns, const float* matrix,
+           int64_t vh, int64_t rows, float* workspace) const {
     const float* a = workspace + left_at;
     float *m = workspace + product_at, *z = workspace + partial_at + vh * taps * partial;
     for (int64_t q = 0; q < panels; q += group) {
       int64_t count = least(group, panels - q);
       for (int64_t vw = 0; vw < g.vw; vw++) {
         const float* b = u + ((vh * g.vw + vw) * panels_of_u + first + q) * depth * PANEL;
-        multiply(a + vw * left, stride, rows, b, depth, count, m + vw * product);
+        multiply(a + vw * left, stride, rows, b, depth, count, columns - q * PANEL, m + vw * product);
       }
       GATHER_ALL[g.vw][taps](matrix, m, product, z + q * rows * PANEL, partial, 2 * count * rows);
     }

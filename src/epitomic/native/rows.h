@@ -15,20 +15,35 @@ struct Factor {
   int64_t plane, row, panel;
 };
 
+template <bool CENTRED>
+INLINE Vec pixels(const float* x, int64_t count, float mean) {
+  return CENTRED ? load(x, count) - mean : load(x, count);
+}
+
 // A patch, some of its channels: `count` rows of pixels weighted by `high` and summed, then the transform along the width.
 // Every channel goes the same way, whichever others are with it: the last vector overlaps the one before.
-template <int V, int W>
-void patch_points(const float* high, int64_t count, const float* wide, const float* x, int64_t row, int64_t pixel,
-                  float mean, int64_t channels, float* out, int64_t plane) {
+template <int V, int W, bool CENTRED>
+INLINE void transform_patch(const float* high, int64_t count, const float* wide, const float* x, int64_t row,
+                            int64_t pixel, float mean, int64_t channels, float* out, int64_t plane) {
   for (int64_t i = 0; i < channels; i += LANES) {
     int64_t at = most(0, least(i, channels - LANES)), there = channels - at;
     Vec sums[W], points[V];
-    UNROLL for (int j = 0; j < W; j++) sums[j] = high[0] * (load(x + j * pixel + at, there) - mean);
+    UNROLL for (int j = 0; j < W; j++) sums[j] = high[0] * pixels<CENTRED>(x + j * pixel + at, there, mean);
     for (int64_t r = 1; r < count; r++)
-      UNROLL for (int j = 0; j < W; j++) sums[j] += high[r] * (load(x + r * row + j * pixel + at, there) - mean);
+      UNROLL for (int j = 0; j < W; j++)
+        sums[j] += high[r] * pixels<CENTRED>(x + r * row + j * pixel + at, there, mean);
     evaluate<V, W>(wide, sums, points);
     UNROLL for (int t = 0; t < V; t++) store(out + t * plane + at, points[t]);
   }
+}
+
+template <int V, int W>
+void patch_points(const float* high, int64_t count, const float* wide, const float* x, int64_t row, int64_t pixel,
+                  float mean, int64_t channels, float* out, int64_t plane) {
+  if (mean == 0)
+    transform_patch<V, W, false>(high, count, wide, x, row, pixel, mean, channels, out, plane);
+  else
+    transform_patch<V, W, true>(high, count, wide, x, row, pixel, mean, channels, out, plane);
 }
 
 typedef void (*PatchPoints)(const float* high, int64_t count, const float* wide, const float* x, int64_t row,

@@ -26,6 +26,12 @@
 #endif
 #endif
 
+// Loads and stores of a part of a vector in one instruction. A loop of scalars took 45 % of a step of paper layer 1,
+// whose 12 channels are less than a vector of 16.
+#if defined(__AVX512F__) && defined(__AVX512VL__) && defined(__AVX512BW__) && EPITOMIC_LANES == 16
+#define MASKS
+#endif
+
 #ifndef EPITOMIC_ROWS  // of a register tile, two vectors wide: what 16 or 32 registers hold
 #if defined(__AVX512F__) || defined(__aarch64__)
 #define EPITOMIC_ROWS 12
@@ -60,22 +66,34 @@ INLINE void store(float* p, Vec v) { *(UnalignedVec*)p = v; }
 INLINE Vec broadcast(float f) { return f - Vec{}; }
 INLINE Ints broadcast(int32_t i) { return i - Ints{}; }
 
+#ifdef MASKS
+INLINE __mmask16 first_lanes(int64_t count) { return (__mmask16)(count >= LANES ? 0xffff : (1 << count) - 1); }
+#endif
+
 // The first `count` lanes; zeros after them.
 INLINE Vec load(const float* p, int64_t count) {
+#ifdef MASKS
+  return (Vec)_mm512_maskz_loadu_ps(first_lanes(count), p);
+#else
   if (count >= LANES) return load(p);
   Vec v = {};
   for (int64_t i = 0; i < count; i++) v[i] = p[i];
   return v;
+#endif
 }
 
 INLINE void store(float* p, Vec v, int64_t count) {
+#ifdef MASKS
+  _mm512_mask_storeu_ps(p, first_lanes(count), (__m512)v);
+#else
   if (count >= LANES) return store(p, v);
   for (int64_t i = 0; i < count; i++) p[i] = v[i];
+#endif
 }
 
 // Compilers make a loop of scalars of the generic conversions, so the usual targets have theirs written out.
 INLINE Ints widen(const uint8_t* p) {
-#if defined(__AVX512F__) && EPITOMIC_LANES == 16
+#ifdef MASKS
   return (Ints)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)p));
 #elif defined(__AVX2__) && EPITOMIC_LANES == 8
   return (Ints)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i*)p));
@@ -85,7 +103,7 @@ INLINE Ints widen(const uint8_t* p) {
 }
 
 INLINE void narrow(uint8_t* p, Ints v) {
-#if defined(__AVX512F__) && EPITOMIC_LANES == 16
+#ifdef MASKS
   _mm_storeu_si128((__m128i*)p, _mm512_cvtepi32_epi8((__m512i)v));
 #elif defined(__AVX2__) && EPITOMIC_LANES == 8
   __m128i words = _mm_packus_epi32(_mm256_castsi256_si128((__m256i)v), _mm256_extracti128_si256((__m256i)v, 1));
@@ -96,10 +114,14 @@ INLINE void narrow(uint8_t* p, Ints v) {
 }
 
 INLINE Ints load_positions(const uint8_t* p, int64_t count) {
+#ifdef MASKS
+  return (Ints)_mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(first_lanes(count), p));
+#else
   if (count >= LANES) return widen(p);
   Ints v = {};
   for (int64_t i = 0; i < count; i++) v[i] = p[i];
   return v;
+#endif
 }
 
 INLINE void store_positions(uint8_t* p, Ints v, int64_t count) {
