@@ -23,7 +23,8 @@ import torch
 import torch.nn.functional as F
 
 from epitomic.data import ImageSet, Split
-from epitomic.training import loop
+from epitomic.training import setup
+from epitomic.training.loop import Trainer
 from epitomic.training.recipes import RECIPES
 from epitomic.training.run import Run
 
@@ -50,9 +51,9 @@ def main() -> None:
     digits = ImageSet("mnist", tuple("0123456789"), split, split)
 
     ratios = []
-    with mock.patch.object(loop, "load_set", return_value=digits), tempfile.TemporaryDirectory() as folder:
+    with mock.patch.object(setup, "load_set", return_value=digits), tempfile.TemporaryDirectory() as folder:
         for number in range(args.rounds + 1):
-            trainer = loop.Trainer(recipe, Run(Path(folder) / str(number)), loop.Settings(quiet=True))
+            trainer = Trainer(recipe, Run(Path(folder) / str(number)), setup.Settings(quiet=True))
             bare = time_bare(trainer, args.steps)
             began = time.perf_counter()
             trainer.train()
@@ -63,7 +64,7 @@ def main() -> None:
     print(f"{args.model}: the loop takes {statistics.median(ratios):.3f} of the bare step, median of {args.rounds}")
 
 
-def time_bare(trainer: loop.Trainer, steps: int) -> float:
+def time_bare(trainer: Trainer, steps: int) -> float:
     model, optimizer = trainer.model.train(), trainer.optimizer
     images, labels = next(trainer.feed.stream(0, 0, trainer.part))
     images = images.to(memory_format=torch.channels_last)  # `contiguous` lets one channel be as it is

@@ -87,5 +87,7 @@ def test_unknown_names(capsys: pytest.CaptureFixture[str]) -> None:
     assert "unknown case 'paper layer 7': did you mean 'paper layer" in capsys.readouterr().err
     assert main(["bench", "--algorithms", "winogad"]) == 2
     assert "did you mean 'winograd'?" in capsys.readouterr().err
+    assert main(["bench", "--networks", "epitomic_smal"]) == 2
+    assert "unknown network 'epitomic_smal': did you mean 'epitomic_small'" in capsys.readouterr().err
     assert main(["bnech"]) == 2
     assert "unknown command 'bnech': did you mean 'bench'?" in capsys.readouterr().err

@@ -56,7 +56,7 @@ def test_help_names_the_choices_and_no_empty_default(capsys: pytest.CaptureFixtu
 
 
 def test_what_is_not_installed_is_named_with_its_extra(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     real = builtins.__import__
 
@@ -65,9 +65,10 @@ def test_what_is_not_installed_is_named_with_its_extra(
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
         return real(name, *rest, **more)
 
-    monkeypatch.delitem(sys.modules, "epitomic.training.loop", raising=False)
+    for name in ("loop", "setup"):
+        monkeypatch.delitem(sys.modules, f"epitomic.training.{name}", raising=False)
     monkeypatch.setattr(builtins, "__import__", no_fabric)
-    assert main(["train", "digits", "--out", "nowhere"]) == 2
+    assert main(["train", "digits", "--out", str(tmp_path / "run")]) == 2
     assert "this needs lightning_fabric: pip install 'epitomic[train]'" in capsys.readouterr().err
 
 

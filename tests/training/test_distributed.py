@@ -15,8 +15,8 @@ from epitomic.data import Part
 from epitomic.errors import UserError
 from epitomic.evaluation import score
 from epitomic.models import from_pretrained
-from epitomic.training.loop import Settings, open_feed
 from epitomic.training.run import Run
+from epitomic.training.setup import Settings, open_feed
 from tests.training.conftest import SHORT, command, run
 from tests.training.test_crash import crash_until_done
 from tests.training.test_run import assert_same

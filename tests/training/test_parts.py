@@ -12,11 +12,12 @@ import torch
 from epitomic.layers import EpitomicConv2d
 from epitomic.models import create_model
 from epitomic.training.averaging import WeightAverage
-from epitomic.training.loop import Settings, Trainer
+from epitomic.training.loop import Trainer
 from epitomic.training.optimizer import create_optimizer, parameter_groups
 from epitomic.training.recipe import Optimizer, Recipe, Schedule
 from epitomic.training.run import Run
 from epitomic.training.schedule import LearningRate
+from epitomic.training.setup import Settings
 from epitomic.training.signals import StopSignals
 
 

@@ -77,6 +77,7 @@ def test_a_finished_run_is_tested_again_with_other_views(straight: Path, tmp_pat
     shutil.copytree(straight, folder)
     before = json.loads((folder / "results.json").read_text())
     weights = (folder / "model.safetensors").read_bytes()
+    shutil.rmtree(folder / "checkpoints")  # people make room
     assert run(folder, "--resume", "--data.views", "nudged").returncode == 0
     after = json.loads((folder / "results.json").read_text())
     assert after.pop("plain") == before["test"]
@@ -274,7 +275,7 @@ def test_a_network_that_fits_itself_to_the_images(tmp_path: Path, monkeypatch: p
     images = torch.randint(0, 256, (96, 3, 16, 16), generator=draws, dtype=torch.uint8)
     split = Split(images, torch.arange(96) % 10)
     made = ImageSet("cifar10", tuple("abcdefghij"), split, split)
-    monkeypatch.setattr("epitomic.training.loop.load_set", lambda *_: made)
+    monkeypatch.setattr("epitomic.training.setup.load_set", lambda *_: made)
     options = "--model.width 0.125 --epochs 1 --batch_size 32 --quiet"
     options += " --data.validation 32"
     assert run(tmp_path / "run", *options.split(), recipe=("cifar10_fast",)).returncode == 0

@@ -1,4 +1,4 @@
-"""Whole networks: a training step (forward, loss, backward, SGD) of an epitomic network and of its max-pooled twin."""
+"""Whole networks: a training step (forward, loss, backward, SGD) of an epitomic network and of its twin."""
 
 from __future__ import annotations
 
@@ -38,6 +38,8 @@ MATCHES = (
     Match("epitomic_norm", "maxpool_norm", channels=3, size=220, batch=32, classes=1000),
     Match("epitomic_small", "maxpool_small", channels=1, size=28, batch=128, classes=10),
     Match("epitomic_small", "maxpool_small", channels=3, size=32, batch=128, classes=10),
+    Match("epitomic_small", "maxout_small", channels=3, size=32, batch=128, classes=10),
+    Match("epitomic_fast", "maxpool_fast", channels=3, size=32, batch=128, classes=10),
 )
 
 

@@ -30,7 +30,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-memory", action="store_true", help="do not measure peak memory")
     parser.add_argument("--growth", action="store_true", help="also time over batch and image sizes")
     parser.add_argument(
-        "--networks", action="store_true", help="time whole networks against their max-pooled twins instead"
+        "--networks",
+        nargs="*",
+        metavar="NETWORK",
+        help="time whole networks against their twins instead: these, or all if none is named",
     )
     parser.add_argument("--out", type=Path, metavar="DIR", help="write bench.csv and bench.png (needs matplotlib) here")
 
@@ -48,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
             raise UserError(f"--algorithms native: {reason}")
     torch.set_num_threads(args.threads)
     progress = bench.Progress()
-    if args.networks:
+    if args.networks is not None:
         return _run_networks(args, progress)
     rows = []
     for name in args.cases:
@@ -74,7 +77,12 @@ def run(args: argparse.Namespace) -> int:
 def _run_networks(args: argparse.Namespace, progress: bench.Progress) -> int:
     from epitomic.bench.networks import MATCHES, network_table, run_networks, save_networks
 
-    results = run_networks(MATCHES, repetitions=args.repetitions, progress=progress)
+    known = {match.ours for match in MATCHES}
+    for name in args.networks:
+        if name not in known:
+            raise unknown("network", name, known)
+    matches = [match for match in MATCHES if not args.networks or match.ours in args.networks]
+    results = run_networks(matches, repetitions=args.repetitions, progress=progress)
     progress.done()
     print(network_table(results))
     if args.out:

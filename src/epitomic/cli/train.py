@@ -99,7 +99,8 @@ def _prepare(args: argparse.Namespace, folder: Run) -> Recipe:
 def _train(args: argparse.Namespace, recipe: Recipe, folder: Run, rank: int) -> int:
     import torch
 
-    from epitomic.training.loop import Settings, Stopped, train
+    from epitomic.training.loop import Stopped, train
+    from epitomic.training.setup import Settings
 
     logging.getLogger("lightning_fabric").setLevel(logging.ERROR)
     warnings.simplefilter("ignore", DamageWarning)  # `_prepare` has told the user

@@ -11,25 +11,22 @@ import math
 import signal
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from lightning_fabric import Fabric
-from lightning_fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor, nn
 
-from epitomic.data import PHOTOGRAPHS, Batch, Feed, MemoryFeed, Part, load_set, open_photographs
+from epitomic.data import Batch, Feed, Part
 from epitomic.data.feed import BAD_SHARE, SKIP, too_many
 from epitomic.errors import UserError
-from epitomic.evaluation import score
+from epitomic.evaluation import OTHER_WAYS, score
 from epitomic.files import read_json
 from epitomic.models import FitsImages, create_model, from_pretrained, save_pretrained
 from epitomic.models.counting import learned
 from epitomic.models.dropout import key_dropout
-from epitomic.models.registry import model_options
 from epitomic.options import from_dict, to_dict
 from epitomic.training import checkpoint
 from epitomic.training.averaging import WeightAverage
@@ -39,33 +36,9 @@ from epitomic.training.progress import Progress
 from epitomic.training.recipe import Recipe
 from epitomic.training.run import Run
 from epitomic.training.schedule import LearningRate
+from epitomic.training.setup import Settings, check_batches, check_model, create_fabric, open_feed
 from epitomic.training.signals import StopSignals
 from epitomic.training.state import Clock, State, Sums
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How to run a recipe: what changes no result but by rounding.
-
-    Attributes:
-        data_dir: Where the image sets are; None: see `data.sets.data_root`.
-        accelerator: Fabric's: ``"cpu"``, ``"cuda"``, ``"mps"`` or ``"auto"``.
-        devices: Processes on this machine.
-        nodes: Machines.
-        workers: Of each process, that read images from disk.
-        save_every: Seconds between checkpoints within an epoch.
-        test: Whether to look at the test set at the end; not while settings are still being chosen.
-        quiet: Show nothing.
-    """
-
-    data_dir: str | None = None
-    accelerator: str = "cpu"
-    devices: int = 1
-    nodes: int = 1
-    workers: int = 1
-    save_every: float = 60.0
-    test: bool = True
-    quiet: bool = False
 
 
 class Stopped(Exception):  # noqa: N818
@@ -87,11 +60,11 @@ class Trainer:
 
     def __init__(self, recipe: Recipe, run: Run, settings: Settings) -> None:
         self.recipe, self.run, self.settings = recipe, run, settings
-        _check_model(recipe)
+        check_model(recipe)
         self.feed = open_feed(recipe, settings)
-        _check_batches(recipe, settings, self.feed.images)
+        check_batches(recipe, settings, self.feed.images)
 
-        self.fabric = _fabric(recipe, settings)
+        self.fabric = create_fabric(recipe, settings)
         self.fabric.launch()
         self.main = self.fabric.global_rank == 0
         self.part = Part(self.fabric.global_rank, self.fabric.world_size, recipe.accumulate, self.fabric.device)
@@ -316,33 +289,31 @@ class Trainer:
 def train(recipe: Recipe, run: Run, settings: Settings) -> dict[str, Any]:
     """Trains, then looks at the test set once, with the kept weights; of a finished run, reads what it found then.
 
-    A finished run whose recipe now has other views of the test images is tested again.
+    A finished run that has not looked yet, or whose recipe now has other views of the test images, is tested alone: its
+    weights are all that this needs.
 
     Returns:
-        The results, as written to ``results.json``; without ``test``, if the settings say not to look.
+        The results, as written to ``results.json``; without ``test``, if the settings say not to look. Those of the
+        first process; none of the others.
 
     Raises:
         Stopped: After Ctrl-C or SIGTERM.
         UserError: If anything given does not fit, or the loss is no longer finite.
     """
-    stored = recipe
     if run.results_path.is_file():
         stored = run.read_recipe()
         run.check_same(recipe, str(run.recipe_path), stored)
         known: dict[str, Any] = read_json(run.results_path)
         if ("test" in known and stored == recipe) or not settings.test:
             return known
+        return _test_finished(recipe, run, settings, known)
     trainer = Trainer(recipe, run, settings)
     trainer.train()
     if not trainer.main:
         return {}
-    state, device = trainer.state, trainer.fabric.device
-    model = from_pretrained(run.folder).to(device)
-    if stored != recipe:  # what was written with the weights names the views
-        save_pretrained(model, run.folder, **trainer.feed.describe())
-    tests = trainer.feed.tests(device) if settings.test else {}
+    state, feed = trainer.state, trainer.feed
     results = {
-        **{name: score(model, batches).report(trainer.feed.classes) for name, batches in tests.items()},
+        **(_test(run, feed, trainer.fabric.device) if settings.test else {}),
         "validation_error": state.best_error,
         "validation_loss": state.best_loss,
         "best_epoch": state.best_epoch,
@@ -351,60 +322,28 @@ def train(recipe: Recipe, run: Run, settings: Settings) -> dict[str, Any]:
         "cpu_seconds": state.cpu_seconds,
         "epoch_seconds": state.seconds / max(1, state.epoch),
         "parameters": learned(trainer.model),
-        "bad_images": trainer.feed.bad,
+        "bad_images": feed.bad,
     }
     run.finish(results)
     return results
 
 
-def open_feed(recipe: Recipe, settings: Settings) -> Feed:
-    """The images of a recipe."""
-    data = recipe.data
-    if data.name not in PHOTOGRAPHS:
-        images = load_set(data.name, settings.data_dir)
-        return MemoryFeed(
-            images, data.validation, recipe.batch_size, recipe.augmentation, recipe.seed, views=data.views
-        )
-    return open_photographs(
-        data.name,
-        settings.data_dir,
-        recipe.photographs,
-        batch_size=recipe.batch_size,
-        seed=recipe.seed,
-        workers=settings.workers,
-    )
+def _test_finished(recipe: Recipe, run: Run, settings: Settings, known: dict[str, Any]) -> dict[str, Any]:
+    """``known`` with the test as the recipe now has it."""
+    feed, fabric = open_feed(recipe, settings), create_fabric(recipe, settings)
+    fabric.launch()
+    if fabric.global_rank != 0:
+        return {}
+    run.begin(recipe, {"processes": fabric.world_size, "first_step": known["epochs"] * len(feed)})
+    save_pretrained(from_pretrained(run.folder), run.folder, **feed.describe())  # which names the views
+    tests = _test(run, feed, fabric.device)
+    rest = {name: value for name, value in known.items() if name not in ("test", *OTHER_WAYS)}
+    results = {**tests, **rest, "bad_images": {**known["bad_images"], **feed.bad}}
+    run.finish(results)
+    return results
 
 
-def _fabric(recipe: Recipe, settings: Settings) -> Fabric:
-    try:
-        return Fabric(
-            accelerator=settings.accelerator,
-            devices=settings.devices,
-            num_nodes=settings.nodes,
-            strategy="ddp" if settings.devices * settings.nodes > 1 else "auto",
-            precision=recipe.precision,  # type: ignore[arg-type]
-        )
-    except (MisconfigurationException, ValueError, RuntimeError) as error:
-        chosen = f"--accelerator {settings.accelerator} --devices {settings.devices} --precision {recipe.precision}"
-        raise UserError(f"cannot use {chosen} here: {error}") from None
-
-
-def _check_model(recipe: Recipe) -> None:
-    """An error if the recipe, perhaps made for another network, has settings that this one does not take."""
-    name, known = recipe.model.name, model_options(recipe.model.name)
-    unfit = {option: value for option, value in recipe.model.arguments().items() if option not in known}
-    if unfit:
-        given = ", ".join(f"--model.{option} {value}" for option, value in unfit.items())
-        without = " ".join(f"--model.{option} none" for option in unfit)
-        raise UserError(f"not for {name}, which takes {', '.join(known)}: {given}; add {without}")
-
-
-def _check_batches(recipe: Recipe, settings: Settings, images: int) -> None:
-    parts = settings.devices * settings.nodes * recipe.accumulate
-    if recipe.batch_size % parts:
-        raise UserError(
-            f"--batch_size {recipe.batch_size} does not split into equal parts for {settings.devices * settings.nodes} "
-            f"processes and --accumulate {recipe.accumulate}: it must be a multiple of {parts}"
-        )
-    if recipe.batch_size > images:
-        raise UserError(f"--batch_size {recipe.batch_size} is larger than the training set of {images} images")
+def _test(run: Run, feed: Feed, device: torch.device) -> dict[str, Any]:
+    """The kept weights on the test images, in all their ways."""
+    model = from_pretrained(run.folder).to(device)
+    return {name: score(model, batches).report(feed.classes) for name, batches in feed.tests(device).items()}
