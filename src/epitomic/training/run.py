@@ -161,17 +161,18 @@ def _installed(name: str) -> bool:
 
 
 def _commit() -> str | None:
-    """The commit of this source tree, with a plus if it was changed since; None where it is not in a repository."""
-    git = ["git", "-C", str(Path(__file__).parent)]
+    """The commit of this package, with a plus if it was changed since; None where no repository holds it.
+
+    The package alone, and not the tree around it: a table that is being made writes to ``results/``, run by run.
+    """
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(Path(__file__).parents[1]), *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+
     try:
-        commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10, check=True)
-        status = subprocess.run(
-            [*git, "status", "--porcelain", "--untracked-files=no"],
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=True,
-        )
+        if not git("ls-files", "__init__.py"):  # installed somewhere below a user's own repository
+            return None
+        return git("rev-parse", "HEAD") + "+" * bool(git("status", "--porcelain", "--untracked-files=no", "."))
     except (OSError, subprocess.SubprocessError):
         return None
-    return commit.stdout.strip() + ("+" if status.stdout.strip() else "")
