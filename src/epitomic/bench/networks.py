@@ -14,6 +14,7 @@ from epitomic.bench.contest import FORMATS
 from epitomic.bench.report import machine
 from epitomic.bench.run import Progress
 from epitomic.bench.timing import Sample, interleaved
+from epitomic.data.feed import for_network
 from epitomic.models import create_model
 
 
@@ -77,7 +78,8 @@ def _step(name: str, layout: str, match: Match) -> Callable[[], None]:
     model = model.to(memory_format=FORMATS[layout])  # type: ignore[call-overload]
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9)
     images = torch.randn(match.batch, match.channels, match.size, match.size)
-    images = images.contiguous(memory_format=FORMATS[layout])
+    if layout == "channels_last":
+        images = for_network(images, images.device, images.dtype)
     labels = torch.randint(match.classes, (match.batch,))
 
     def step() -> None:

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from epitomic.data import Batch, Feed, Part
-from epitomic.data.feed import BAD_SHARE, SKIP, too_many
+from epitomic.data.feed import BAD_SHARE, SKIP, for_network, too_many
 from epitomic.errors import UserError
 from epitomic.evaluation import OTHER_WAYS, score
 from epitomic.files import read_json
@@ -164,7 +164,7 @@ class Trainer:
         loss_sum, errors, count = 0.0, 0, 0
         for piece, places in enumerate(self.part.slices(recipe.batch_size)):
             images, labels = next(stream)
-            images = images.to(self.fabric.device, self.dtype, memory_format=torch.channels_last)
+            images = for_network(images, self.fabric.device, self.dtype)
             labels = labels.to(self.fabric.device)
             key_dropout(self.model, recipe.seed, step, places.start)
             with self.fabric.no_backward_sync(self.wrapped, enabled=piece + 1 < recipe.accumulate):
