@@ -13,7 +13,7 @@ import torch
 
 from epitomic._version import __version__
 from epitomic.bench.run import Row
-from epitomic.machine import processor
+from epitomic.machine import commit, processor
 
 HEADER = ("layer", "", "", "pair ms", "our ms", "speed-up (quartiles)", "GFLOP/s", "of GEMM", "memory")
 
@@ -55,6 +55,7 @@ def machine() -> dict[str, str]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "epitomic": __version__,
+        "commit": commit() or "",
     }
 
 

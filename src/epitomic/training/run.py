@@ -17,7 +17,6 @@ import io
 import os
 import platform
 import shlex
-import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -30,7 +29,7 @@ import torch
 from epitomic._version import __version__
 from epitomic.errors import UserError
 from epitomic.files import TEMPORARY, read_json, write_json, write_text
-from epitomic.machine import processor
+from epitomic.machine import commit, processor
 from epitomic.options import differences, from_dict, to_dict
 from epitomic.training.checkpoint import Checkpoints
 from epitomic.training.recipe import Recipe
@@ -131,7 +130,7 @@ def gather_facts() -> dict[str, Any]:
     packages = ("torch", "numpy", "lightning-fabric", "safetensors", "scikit-learn", "pillow", "datasets")
     return {
         "command": shlex.join(["epitomic", *sys.argv[1:]]),
-        "commit": _commit(),
+        "commit": commit(),
         "versions": {
             "epitomic": __version__,
             "python": platform.python_version(),
@@ -158,21 +157,3 @@ def _installed(name: str) -> bool:
     except metadata.PackageNotFoundError:
         return False
     return True
-
-
-def _commit() -> str | None:
-    """The commit of this package, with a plus if it was changed since; None where no repository holds it.
-
-    The package alone, and not the tree around it: a table that is being made writes to ``results/``, run by run.
-    """
-
-    def git(*words: str) -> str:
-        command = ["git", "-C", str(Path(__file__).parents[1]), *words]
-        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
-
-    try:
-        if not git("ls-files", "__init__.py"):  # installed somewhere below a user's own repository
-            return None
-        return git("rev-parse", "HEAD") + "+" * bool(git("status", "--porcelain", "--untracked-files=no", "."))
-    except (OSError, subprocess.SubprocessError):
-        return None
