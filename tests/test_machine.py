@@ -31,5 +31,8 @@ def test_the_commit_is_of_the_package(tmp_path: Path, monkeypatch: pytest.Monkey
     git("commit", "-m", "the package's")
     (tmp_path / "results.md").write_text("a row")
     assert machine.commit() == git("rev-parse", "HEAD")
+    (package / "new.py").touch()
+    assert machine.commit() == git("rev-parse", "HEAD") + "+"
+    (package / "new.py").unlink()
     (package / "__init__.py").write_text("changed")
     assert machine.commit() == git("rev-parse", "HEAD") + "+"

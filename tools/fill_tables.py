@@ -104,10 +104,16 @@ def _networks(machine: str) -> Rows:
     return _read(ROOT / f"results/networks-{machine}/networks.csv")
 
 
+def _measured(rows: Rows) -> str:
+    """Where a file of timings says it: at which commit."""
+    commit = rows[0].get("commit")
+    return f"\nAt commit {commit[:7]}, {rows[0]['n']} repetitions.\n" if commit else ""
+
+
 def layers_summary(machine: str) -> str:
     """One line a layer."""
     head = "layer|training, native|forward, native|training, torch calls only|memory, native|memory, torch calls only"
-    return _markdown(head.split("|"), _summary_rows(_layers(machine)))
+    return _markdown(head.split("|"), _summary_rows(_layers(machine))) + _measured(_layers(machine))
 
 
 def _summary_rows(rows: Rows) -> Iterator[list[str]]:
@@ -136,7 +142,7 @@ def layers(machine: str) -> str:
         ]
         for row in _layers(machine)
     )
-    return _markdown(head.split("|"), rows)
+    return _markdown(head.split("|"), rows) + _measured(_layers(machine))
 
 
 def networks(machine: str) -> str:
@@ -149,7 +155,7 @@ def networks(machine: str) -> str:
         ]
         for row in _networks(machine)
     )
-    return _markdown(head.split("|"), rows)
+    return _markdown(head.split("|"), rows) + _measured(_networks(machine))
 
 
 def result(name: str) -> str:

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from epitomic.data.feed import Batch, for_network
+from epitomic.data.feed import Batch
 
 # In results where the test figures average over several views of each image: how else they were looked at, by name.
 OTHER_WAYS = {"plain": "plain", "center": "centre crop"}
@@ -84,7 +84,7 @@ def score(
     with autocast or contextlib.nullcontext():
         for images, targets in batches:
             views = images.flatten(0, -4) if images.dim() == 5 else images
-            outputs = model(for_network(views, parameter.device, dtype)).float()
+            outputs = model(views.to(parameter.device, dtype, memory_format=torch.channels_last)).float()
             if images.dim() == 5 and images.shape[1] > 1:
                 outputs = average_probabilities(outputs.unflatten(0, images.shape[:2]))
             scores.append(outputs.cpu())

@@ -29,6 +29,6 @@ def commit() -> str | None:
     try:
         if not git("ls-files", "__init__.py"):  # installed somewhere below a user's own repository
             return None
-        return git("rev-parse", "HEAD") + "+" * bool(git("status", "--porcelain", "--untracked-files=no", "."))
+        return git("rev-parse", "HEAD") + "+" * bool(git("status", "--porcelain", "."))
     except (OSError, subprocess.SubprocessError):
         return None

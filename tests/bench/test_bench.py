@@ -77,8 +77,9 @@ def test_networks(tmp_path: Path) -> None:
     (result,) = run_networks([match], repetitions=2, progress=Progress())
     assert len(result.share.values) == 2
     assert "epitomic_small  maxpool_small   1 x 8 px, batch 4" in network_table([result])
-    with save_networks([result], tmp_path).open() as file:
+    with save_networks([result], tmp_path, {"cpu": "an abacus"}).open() as file:
         (row,) = csv.DictReader(file)
+    assert row["cpu"] == "an abacus"
     assert float(row["share"]) == pytest.approx(result.share.median, rel=1e-3)
 
 

@@ -9,15 +9,13 @@ import torch
 
 from epitomic.data import Part, Photographs
 from epitomic.data.crops import center_crop
-from epitomic.data.feed import SKIP, Feed, for_network
+from epitomic.data.feed import SKIP, Feed
 from epitomic.data.open import open_photographs
 from epitomic.data.photographs import PhotographFeed
 from epitomic.data.pixels import BadImageError
 from epitomic.data.prepare import prepare
 from epitomic.data.views import evaluation_batches
 from epitomic.errors import UserError
-from epitomic.layers import EpitomicConv2d
-from epitomic.models import create_model
 from tests.photographs import make_folders
 
 BATCH, SEED = 6, 3
@@ -149,22 +147,3 @@ def test_statistics_of_other_data_are_refused(store: Path, tmp_path: Path) -> No
 def test_no_images_there(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no images of photographs in"):
         open_feed(tmp_path)
-
-
-@pytest.mark.parametrize("name", ["epitomic_small", "maxpool_small"])
-@pytest.mark.parametrize("channels", [1, 3])
-def test_networks_run_in_channels_last(name: str, channels: int) -> None:
-    """To their last image, from whatever format the images have: of one channel, only the strides tell."""
-    model = create_model(name, in_channels=channels, image_size=16)
-    seen: list[torch.Tensor] = []
-    for module in model.modules():
-        if isinstance(module, EpitomicConv2d | torch.nn.Conv2d):
-            module.register_forward_hook(lambda _module, _inputs, output: seen.append(output))
-    images = torch.randn(2, channels, 16, 16)
-    batches = (images, images.contiguous(memory_format=torch.channels_last), images.permute(0, 1, 3, 2))
-    for batch in batches:
-        given = for_network(batch, torch.device("cpu"), torch.float32)
-        assert torch.equal(given, batch)
-        model(given)
-    assert len(seen) == 9
-    assert all(output.stride(1) == 1 for output in seen)

@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 
 from epitomic.cli import main
 from epitomic.data import ImageSet, MemoryFeed, Part, Split
+from epitomic.errors import UserError
 from epitomic.models import from_pretrained
 from epitomic.models.whitening import Whitening
 from epitomic.rng import generator
@@ -90,6 +91,33 @@ def test_a_finished_run_is_tested_again_with_other_views(straight: Path, tmp_pat
     assert session["first_step"] > 0
     refused = run(folder, "--resume", "--data.views", "one", "--optimizer.lr", "0.3")
     assert "--optimizer.lr 0.3 where it has 0.05" in refused.stderr
+
+
+def test_a_test_that_was_cut_off_is_made_again(straight: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it found before, of other views, does not pass for it."""
+    folder = tmp_path / "run"
+    shutil.copytree(straight, folder)
+    again = ["train", "--resume", "--data.views", "nudged", "--no-report", "--quiet", "--out", str(folder)]
+
+    def cut_off(*_: object) -> None:
+        raise UserError("cut off")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("epitomic.training.loop.score", cut_off)
+        assert main(again) == 2
+    assert main(again) == 0
+    assert "plain" in json.loads((folder / "results.json").read_text())
+
+
+def test_a_finished_run_is_not_tested_on_other_images(
+    straight: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(straight, folder)
+    facts = json.loads((folder / "run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({**facts, "images": "others"}))
+    assert main(["train", "--resume", "--data.views", "nudged", "--no-report", "--out", str(folder)]) == 2
+    assert f"{folder} was made with other images" in capsys.readouterr().err
 
 
 def test_the_same_seed_gives_the_same_bits(straight: Path, tmp_path: Path) -> None:

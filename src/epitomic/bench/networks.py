@@ -11,10 +11,8 @@ import torch
 import torch.nn.functional as F
 
 from epitomic.bench.contest import FORMATS
-from epitomic.bench.report import machine
 from epitomic.bench.run import Progress
 from epitomic.bench.timing import Sample, interleaved
-from epitomic.data.feed import for_network
 from epitomic.models import create_model
 
 
@@ -78,8 +76,7 @@ def _step(name: str, layout: str, match: Match) -> Callable[[], None]:
     model = model.to(memory_format=FORMATS[layout])  # type: ignore[call-overload]
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9)
     images = torch.randn(match.batch, match.channels, match.size, match.size)
-    if layout == "channels_last":
-        images = for_network(images, images.device, images.dtype)
+    images = images.to(memory_format=FORMATS[layout])  # `contiguous` would leave one channel's strides as they are
     labels = torch.randint(match.classes, (match.batch,))
 
     def step() -> None:
@@ -103,10 +100,10 @@ def network_table(results: Sequence[Result]) -> str:
     return "\n".join(lines)
 
 
-def save_networks(results: Sequence[Result], folder: Path) -> Path:
-    """Writes networks.csv."""
+def save_networks(results: Sequence[Result], folder: Path, facts: dict[str, str]) -> Path:
+    """Writes networks.csv, with the facts of `machine`."""
     folder.mkdir(parents=True, exist_ok=True)
-    file, facts = folder / "networks.csv", machine()
+    file = folder / "networks.csv"
     with file.open("w", newline="") as stream:
         writer = csv.writer(stream)
         columns = [

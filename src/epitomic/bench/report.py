@@ -59,11 +59,10 @@ def machine() -> dict[str, str]:
     }
 
 
-def save(rows: Sequence[Row], folder: Path) -> list[Path]:
-    """Writes bench.csv, and bench.png where matplotlib is installed; returns the files."""
+def save(rows: Sequence[Row], folder: Path, facts: dict[str, str]) -> list[Path]:
+    """Writes bench.csv, with the facts of `machine`, and bench.png where matplotlib is installed; returns the files."""
     folder.mkdir(parents=True, exist_ok=True)
     files = [folder / "bench.csv"]
-    facts = machine()
     with files[0].open("w", newline="") as file:
         writer = csv.writer(file)
         sizes = [f.name for f in dataclasses.fields(rows[0].case)]

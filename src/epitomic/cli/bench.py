@@ -13,7 +13,7 @@ import torch
 
 from epitomic.bench import run as bench
 from epitomic.bench.contest import CASES
-from epitomic.bench.report import save, table
+from epitomic.bench.report import machine, save, table
 from epitomic.errors import UserError, unknown
 from epitomic.functional import ALGORITHMS
 from epitomic.ops.library import why_not_native
@@ -50,9 +50,9 @@ def run(args: argparse.Namespace) -> int:
         if reason:
             raise UserError(f"--algorithms native: {reason}")
     torch.set_num_threads(args.threads)
-    progress = bench.Progress()
+    progress, facts = bench.Progress(), machine()
     if args.networks is not None:
-        return _run_networks(args, progress)
+        return _run_networks(args, progress, facts)
     rows = []
     for name in args.cases:
         rows += bench.run(
@@ -69,12 +69,12 @@ def run(args: argparse.Namespace) -> int:
     if grown:
         print("\ngrowth over batch and image size\n" + table(grown))
     if args.out:
-        for file in save(rows + grown, args.out):
+        for file in save(rows + grown, args.out, facts):
             print(f"wrote {file}")
     return 0
 
 
-def _run_networks(args: argparse.Namespace, progress: bench.Progress) -> int:
+def _run_networks(args: argparse.Namespace, progress: bench.Progress, facts: dict[str, str]) -> int:
     from epitomic.bench.networks import MATCHES, network_table, run_networks, save_networks
 
     known = {match.ours for match in MATCHES}
@@ -86,5 +86,5 @@ def _run_networks(args: argparse.Namespace, progress: bench.Progress) -> int:
     progress.done()
     print(network_table(results))
     if args.out:
-        print(f"wrote {save_networks(results, args.out)}")
+        print(f"wrote {save_networks(results, args.out, facts)}")
     return 0

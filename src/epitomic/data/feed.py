@@ -18,17 +18,6 @@ SKIP = -100  # the label of what does not count: in place of a bad image, or in 
 BAD_SHARE = 0.01  # of the images of an epoch: with more bad ones than this, the run stops
 
 
-def for_network(images: Tensor, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """Images, (N, C, H, W), on a network's device and in its dtype, as channels_last, which is faster for all of them.
-
-    ``memory_format=torch.channels_last`` leaves images of one channel alone, as both formats hold the same data. But
-    layers go on in the format that the strides tell, and a network would run in the other one to its end.
-    """
-    if images.shape[1] == 1:
-        return images.to(device, dtype).contiguous().squeeze(1).unsqueeze(3).permute(0, 3, 1, 2)
-    return images.to(device, dtype, memory_format=torch.channels_last)
-
-
 @dataclass(frozen=True)
 class Part:
     """What one process takes of every global batch.

@@ -58,6 +58,12 @@ def save_pretrained(model: nn.Module, folder: str | Path, **extra: Any) -> None:
     write_json(Path(folder) / CONFIG, {"library": "epitomic", **config, **extra})
 
 
+def describe_pretrained(folder: str | Path, **extra: Any) -> None:
+    """Changes what `save_pretrained` noted besides the network, and leaves the weights alone."""
+    path = Path(folder) / CONFIG
+    write_json(path, {**read_json(path), **extra})
+
+
 def from_pretrained(folder: str | Path) -> nn.Module:
     """The network that `save_pretrained` wrote to ``folder``, or one of `list_pretrained`, ready for evaluation."""
     folder = find_pretrained(folder)

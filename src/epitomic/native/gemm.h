@@ -62,8 +62,8 @@ constexpr int64_t DEPTH = 256;  // of one pass over a panel: DEPTH * PANEL float
 // Vectors of panel q of a matrix of so many columns.
 INLINE int64_t vectors_of(int64_t q, int64_t columns) { return columns - q * PANEL > LANES ? 2 : 1; }
 
-// c (panels, rows, PANEL) = a (rows, depth; rows `stride` floats apart) @ b (panels, depth, PANEL), whose
-// panels hold `columns` or the first of so many.
+// c (panels, rows, PANEL) = a (rows, depth; rows `stride` floats apart) @ b (panels, depth, PANEL). From
+// its first panel on, perhaps beyond these, b has so many columns.
 INLINE void multiply(const float* a, int64_t stride, int64_t rows, const float* b, int64_t depth, int64_t panels,
                      int64_t columns, float* c) {
   for (int64_t d = 0; d < depth; d += DEPTH) {

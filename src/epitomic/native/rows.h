@@ -37,6 +37,7 @@ INLINE void transform_patch(const float* high, int64_t count, const float* wide,
   }
 }
 
+// Patches that are not centred have no mean to subtract, which saves half the operations on pixels.
 template <int V, int W>
 void patch_points(const float* high, int64_t count, const float* wide, const float* x, int64_t row, int64_t pixel,
                   float mean, int64_t channels, float* out, int64_t plane) {

@@ -67,7 +67,10 @@ INLINE Vec broadcast(float f) { return f - Vec{}; }
 INLINE Ints broadcast(int32_t i) { return i - Ints{}; }
 
 #ifdef MASKS
-INLINE __mmask16 first_lanes(int64_t count) { return (__mmask16)(count >= LANES ? 0xffff : (1 << count) - 1); }
+INLINE __mmask16 first_lanes(int64_t count) {
+  CHECK(count >= 0);
+  return (__mmask16)(count >= LANES ? 0xffff : (1 << count) - 1);
+}
 #endif
 
 // The first `count` lanes; zeros after them.
@@ -93,9 +96,7 @@ INLINE void store(float* p, Vec v, int64_t count) {
 
 // Compilers make a loop of scalars of the generic conversions, so the usual targets have theirs written out.
 INLINE Ints widen(const uint8_t* p) {
-#ifdef MASKS
-  return (Ints)_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)p));
-#elif defined(__AVX2__) && EPITOMIC_LANES == 8
+#if defined(__AVX2__) && EPITOMIC_LANES == 8
   return (Ints)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i*)p));
 #else
   return __builtin_convertvector(*(const UnalignedBytes*)p, Ints);
@@ -103,9 +104,7 @@ INLINE Ints widen(const uint8_t* p) {
 }
 
 INLINE void narrow(uint8_t* p, Ints v) {
-#ifdef MASKS
-  _mm_storeu_si128((__m128i*)p, _mm512_cvtepi32_epi8((__m512i)v));
-#elif defined(__AVX2__) && EPITOMIC_LANES == 8
+#if defined(__AVX2__) && EPITOMIC_LANES == 8
   __m128i words = _mm_packus_epi32(_mm256_castsi256_si128((__m256i)v), _mm256_extracti128_si256((__m256i)v, 1));
   _mm_storel_epi64((__m128i*)p, _mm_packus_epi16(words, words));
 #else
@@ -125,8 +124,12 @@ INLINE Ints load_positions(const uint8_t* p, int64_t count) {
 }
 
 INLINE void store_positions(uint8_t* p, Ints v, int64_t count) {
+#ifdef MASKS
+  _mm512_mask_cvtepi32_storeu_epi8(p, first_lanes(count), (__m512i)v);
+#else
   if (count >= LANES) return narrow(p, v);
   for (int64_t i = 0; i < count; i++) p[i] = (uint8_t)v[i];
+#endif
 }
 
 // `mask ? a : b` lane by lane, as bits: NaNs pass.

@@ -17,16 +17,18 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from epitomic.data import Batch, Feed, Part
-from epitomic.data.feed import BAD_SHARE, SKIP, for_network, too_many
+from epitomic.data.feed import BAD_SHARE, SKIP, too_many
 from epitomic.errors import UserError
 from epitomic.evaluation import OTHER_WAYS, score
 from epitomic.files import read_json
 from epitomic.models import FitsImages, create_model, from_pretrained, save_pretrained
 from epitomic.models.counting import learned
 from epitomic.models.dropout import key_dropout
+from epitomic.models.pretrained import describe_pretrained
 from epitomic.options import from_dict, to_dict
 from epitomic.training import checkpoint
 from epitomic.training.averaging import WeightAverage
@@ -111,7 +113,7 @@ class Trainer:
         """
         recipe, state = self.recipe, self.state
         if self.main:
-            self.run.begin(recipe, {"processes": self.fabric.world_size, "first_step": self.step})
+            self.run.begin(recipe, _facts(self.fabric, self.feed, self.step))
         log = TensorBoard(self.run.folder / "tensorboard", self.step, enabled=self.main)
         steps, quiet = recipe.epochs * len(self.feed), self.settings.quiet or not self.main
         self.wrapped.train()
@@ -164,7 +166,7 @@ class Trainer:
         loss_sum, errors, count = 0.0, 0, 0
         for piece, places in enumerate(self.part.slices(recipe.batch_size)):
             images, labels = next(stream)
-            images = for_network(images, self.fabric.device, self.dtype)
+            images = images.to(self.fabric.device, self.dtype, memory_format=torch.channels_last)
             labels = labels.to(self.fabric.device)
             key_dropout(self.model, recipe.seed, step, places.start)
             with self.fabric.no_backward_sync(self.wrapped, enabled=piece + 1 < recipe.accumulate):
@@ -271,7 +273,7 @@ class Trainer:
         path, tensors, contents = found
         self.run.check_same(self.recipe, str(path), from_dict(Recipe, contents["recipe"], str(path)))
         if contents.get("images") != self.feed.fingerprint:
-            raise UserError(f"cannot resume: {path} was made with other images than those that are there now")
+            raise _other_images(path)
         checkpoint.restore(tensors, self.model, self.optimizer, self.average, path)
         self.state = State(**contents["state"])
         self.rate.restore(contents["rate"])
@@ -293,8 +295,8 @@ def train(recipe: Recipe, run: Run, settings: Settings) -> dict[str, Any]:
     weights are all that this needs.
 
     Returns:
-        The results, as written to ``results.json``; without ``test``, if the settings say not to look. Those of the
-        first process; none of the others.
+        The results, as written to ``results.json``; without ``test``, if the settings say not to look. Of processes
+        that take part in a training or a test, the first one has them.
 
     Raises:
         Stopped: After Ctrl-C or SIGTERM.
@@ -329,18 +331,30 @@ def train(recipe: Recipe, run: Run, settings: Settings) -> dict[str, Any]:
 
 
 def _test_finished(recipe: Recipe, run: Run, settings: Settings, known: dict[str, Any]) -> dict[str, Any]:
-    """``known`` with the test as the recipe now has it."""
+    """``known`` with the test as the recipe now has it. The recipe is written last: a test cut off is made again."""
     feed, fabric = open_feed(recipe, settings), create_fabric(recipe, settings)
+    if read_json(run.facts_path).get("images", feed.fingerprint) != feed.fingerprint:
+        raise _other_images(run.folder)
     fabric.launch()
     if fabric.global_rank != 0:
         return {}
-    run.begin(recipe, {"processes": fabric.world_size, "first_step": known["epochs"] * len(feed)})
-    save_pretrained(from_pretrained(run.folder), run.folder, **feed.describe())  # which names the views
+    run.begin(run.read_recipe(), _facts(fabric, feed, known["epochs"] * len(feed)))
     tests = _test(run, feed, fabric.device)
     rest = {name: value for name, value in known.items() if name not in ("test", *OTHER_WAYS)}
     results = {**tests, **rest, "bad_images": {**known["bad_images"], **feed.bad}}
     run.finish(results)
+    describe_pretrained(run.folder, **feed.describe())  # which names the views
+    run.write_recipe(recipe)
     return results
+
+
+def _facts(fabric: Fabric, feed: Feed, first_step: int) -> dict[str, Any]:
+    """Of a session, for `Run.begin`."""
+    return {"processes": fabric.world_size, "first_step": first_step, "images": feed.fingerprint}
+
+
+def _other_images(where: Path) -> UserError:
+    return UserError(f"cannot resume: {where} was made with other images than those that are there now (--data-dir)")
 
 
 def _test(run: Run, feed: Feed, device: torch.device) -> dict[str, Any]:

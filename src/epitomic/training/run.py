@@ -98,11 +98,15 @@ class Run:
             listed = ", ".join(f"--{path} {new} where it has {old}" for path, old, new in changed)
             raise UserError(f"cannot resume: the recipe does not fit {source}: {listed}")
 
+    def write_recipe(self, recipe: Recipe) -> None:
+        """Which is that of the weights and of the results."""
+        write_json(self.recipe_path, to_dict(recipe))
+
     def begin(self, recipe: Recipe, facts: dict[str, Any]) -> None:
         """Writes what is known at the start of a session; the facts of those before stay."""
         for leftover in self.folder.glob(f"*{TEMPORARY}"):  # of a crash
             leftover.unlink(missing_ok=True)
-        write_json(self.recipe_path, to_dict(recipe))
+        self.write_recipe(recipe)
         facts = {**gather_facts(), "seed": recipe.seed, **facts}
         if self.facts_path.is_file():
             first = read_json(self.facts_path)
