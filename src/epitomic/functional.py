@@ -159,7 +159,7 @@ def _run(
 
     gain = _contrast_gain(minis, geometry, eps) if normalize else None
     x, minis, kernel, stride = _stride_to_channels(x, minis, geometry, centred=normalize)
-    if algorithm != "native" or not _has_few_channels(minis, kernel):
+    if algorithm != "native" or not has_few_channels(len(minis), minis.shape[1], kernel, geometry.pool):
         return match(x, minis, bias, gain, kernel, stride, algorithm)
     pixels, filters = _pixels_to_channels(x, minis, kernel, stride)
     y, positions = match(pixels, filters, bias, gain, (1, 1), (1, 1), algorithm)
@@ -287,15 +287,15 @@ def _stride_to_channels(
     return _space_to_depth(tiled, geometry.epitome_stride), minis, kernel, kernel
 
 
-def _has_few_channels(minis: Tensor, kernel: Pair) -> bool:
+def has_few_channels(epitomes: int, channels: int, kernel: Pair, pool: Pair) -> bool:
     """Whether D^2 W^2 multiplications by channel without transforms cost less than V^2 with them.
 
     Nor may the gathered patches outgrow the output by far.
     """
-    k, c, vh, vw = minis.shape
-    (wh, ww), positions = kernel, (vh - kernel[0] + 1) * (vw - kernel[1] + 1)
-    direct, winograd = positions * (wh * ww * c + TRANSFORMS), vh * vw * (c + TRANSFORMS)
-    return direct < winograd and wh * ww * c <= 2 * k
+    (wh, ww), (dh, dw) = kernel, pool
+    direct = dh * dw * (wh * ww * channels + TRANSFORMS)
+    winograd = (wh + dh - 1) * (ww + dw - 1) * (channels + TRANSFORMS)
+    return direct < winograd and wh * ww * channels <= 2 * epitomes
 
 
 def _pixels_to_channels(x: Tensor, minis: Tensor, kernel: Pair, stride: Pair) -> tuple[Tensor, Tensor]:

@@ -26,10 +26,12 @@
 #endif
 #endif
 
-// Loads and stores of a part of a vector in one instruction. A loop of scalars took 45 % of a step of paper layer 1,
-// whose 12 channels are less than a vector of 16.
+// Loads and stores of a part of a vector without a loop of scalars, which took 45 % of a step of paper layer 1 where its
+// 12 channels are less than a vector of 16.
 #if defined(__AVX512F__) && defined(__AVX512VL__) && defined(__AVX512BW__) && EPITOMIC_LANES == 16
 #define MASKS
+#elif defined(__AVX2__) && EPITOMIC_LANES == 8
+#define LOAD_MASKS  // stores by mask are slow on some processors: see `store`
 #endif
 
 #ifndef EPITOMIC_ROWS  // of a register tile, two vectors wide: what 16 or 32 registers hold
@@ -71,12 +73,20 @@ INLINE __mmask16 first_lanes(int64_t count) {
   CHECK(count >= 0);
   return (__mmask16)(count >= LANES ? 0xffff : (1 << count) - 1);
 }
+#elif defined(LOAD_MASKS)
+INLINE __m256i first_lanes(int64_t count) {
+  static const int32_t ONES_THEN_ZEROS[16] = {-1, -1, -1, -1, -1, -1, -1, -1};
+  CHECK(count >= 0 && count <= LANES);
+  return _mm256_loadu_si256((const __m256i*)(ONES_THEN_ZEROS + LANES - count));
+}
 #endif
 
 // The first `count` lanes; zeros after them.
 INLINE Vec load(const float* p, int64_t count) {
 #ifdef MASKS
   return (Vec)_mm512_maskz_loadu_ps(first_lanes(count), p);
+#elif defined(LOAD_MASKS)
+  return count >= LANES ? load(p) : (Vec)_mm256_maskload_ps(p, first_lanes(count));
 #else
   if (count >= LANES) return load(p);
   Vec v = {};
@@ -88,6 +98,20 @@ INLINE Vec load(const float* p, int64_t count) {
 INLINE void store(float* p, Vec v, int64_t count) {
 #ifdef MASKS
   _mm512_mask_storeu_ps(p, first_lanes(count), (__m512)v);
+#elif defined(LOAD_MASKS)
+  if (count >= LANES) return store(p, v);
+  __m128 left = _mm256_castps256_ps128((__m256)v);  // what is left to store, first lane first
+  if (count & 4) {
+    _mm_storeu_ps(p, left);
+    left = _mm256_extractf128_ps((__m256)v, 1);
+    p += 4;
+  }
+  if (count & 2) {
+    _mm_storel_pi((__m64*)p, left);
+    left = _mm_movehl_ps(left, left);
+    p += 2;
+  }
+  if (count & 1) _mm_store_ss(p, left);
 #else
   if (count >= LANES) return store(p, v);
   for (int64_t i = 0; i < count; i++) p[i] = v[i];
