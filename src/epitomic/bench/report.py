@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
 import os
@@ -81,37 +82,8 @@ def save(rows: Sequence[Row], folder: Path, facts: dict[str, str]) -> list[Path]
                     *facts.values(),
                 ]
             )
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        return files
-    figure = Figure(figsize=(9, 0.9 + 0.75 * len({r.case for r in rows})), layout="constrained")
-    plot(rows, figure)
-    files.append(folder / "bench.png")
-    figure.savefig(files[-1], dpi=150)
+    with contextlib.suppress(ImportError):
+        from epitomic.bench.picture import save_picture
+
+        files.append(save_picture(rows, folder / "bench.png"))
     return files
-
-
-def plot(rows: Sequence[Row], figure) -> None:  # type: ignore[no-untyped-def]
-    """Speed-up over the pair, a bar for each layer and mode, quartiles as whiskers, on a matplotlib figure."""
-    axes = figure.subplots()
-    cases = list(dict.fromkeys(row.case for row in rows))
-    kinds = list(dict.fromkeys((row.mode, row.algorithm, row.normalize) for row in rows))
-    height = 0.8 / len(kinds)
-    for i, (mode, algorithm, normalize) in enumerate(kinds):
-        mine = [row for row in rows if (row.mode, row.algorithm, row.normalize) == (mode, algorithm, normalize)]
-        at = [cases.index(row.case) + (i - (len(kinds) - 1) / 2) * height for row in mine]
-        samples = [row.speedup for row in mine]
-        middle = [s.median for s in samples]
-        whiskers = [[s.median - s.spread[0] for s in samples], [s.spread[1] - s.median for s in samples]]
-        label = f"{mode}, {algorithm}" + (" + norm" if normalize else "")
-        bars = axes.barh(at, middle, height * 0.9, xerr=whiskers, label=label, error_kw={"lw": 1})
-        axes.bar_label(bars, [f"{m:.1f}x" for m in middle], padding=6, fontsize=9)
-    axes.axvline(1, color="0.3", lw=1)
-    axes.set_yticks(range(len(cases)), [f"{c.name}\n{c.text()}" for c in cases], fontsize=9)
-    axes.invert_yaxis()
-    axes.set_xlim(0, 1.15 * max(row.speedup.spread[1] for row in rows))
-    axes.set_xlabel("times as fast as conv2d + max_pool2d of equal output")
-    axes.legend(loc="lower right", fontsize=9)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
