@@ -8,7 +8,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from epitomic.bench.run import Row
-from epitomic.visualisation.style import DPI, LIGHT, drawing
+from epitomic.visualisation.style import LIGHT, drawing, encode_figure
 
 NAMES = {"native": "native kernel", "winograd": "torch calls only"}  # of algorithms, for who does not know them
 FAINT = 0.45  # opacity of the forward passes
@@ -20,7 +20,7 @@ def save_picture(rows: Sequence[Row], path: Path) -> Path:
     with drawing():
         figure = Figure(layout="constrained")
         plot(rows, figure)
-        figure.savefig(path, dpi=DPI)
+        path.write_bytes(encode_figure(figure, "png"))
     return path
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import dataclasses
 import os
@@ -82,8 +81,8 @@ def save(rows: Sequence[Row], folder: Path, facts: dict[str, str]) -> list[Path]
                     *facts.values(),
                 ]
             )
-    with contextlib.suppress(ImportError):
+    try:
         from epitomic.bench.picture import save_picture
-
-        files.append(save_picture(rows, folder / "bench.png"))
-    return files
+    except ImportError:
+        return files
+    return [*files, save_picture(rows, folder / "bench.png")]

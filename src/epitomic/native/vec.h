@@ -31,7 +31,7 @@
 #if defined(__AVX512F__) && defined(__AVX512VL__) && defined(__AVX512BW__) && EPITOMIC_LANES == 16
 #define MASKS
 #elif defined(__AVX2__) && EPITOMIC_LANES == 8
-#define LOAD_MASKS  // stores by mask are slow on some processors: see `store`
+#define LOAD_MASKS  // for loads only: `store` goes by halves
 #endif
 
 #ifndef EPITOMIC_ROWS  // of a register tile, two vectors wide: what 16 or 32 registers hold
