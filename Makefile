@@ -1,55 +1,81 @@
-# make install   .venv with the project and all that its tests need
-# make test      set up, then lint, types and tests (under 10 minutes on 2 cores)
-# make test-long the long checks: 1,000 random geometries per property and the like
-# make wheel    the wheel, built and then tested in an environment of its own
+# make demo             sets up .venv and trains a small network on handwritten digits
+# make test             sets up .venv and passes lint, types, the import contract and all tests (under 8 minutes on 2 cores)
+# make install          sets up .venv with the project and everything that its tests need
+# make lint             ruff, mypy and the import contract alone
+# make docs             builds the documentation into site/; open site/index.html
+# make test-long        the long checks: 1,000 random layers per property, and tests marked `long`
 # make test-sanitizers  the native kernel's tests under the address and undefined-behaviour sanitizers
-# make demo      set up, then the main job
+# make test-processes   the tests that start processes, again and again: none may ever fail by chance
+# make wheel            builds the wheel and tests it in an environment of its own
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
+SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/epitomic/native/*.h src/epitomic/native/*.cpp)
 
-.PHONY: install test test-long test-sanitizers wheel lint demo clean
+.PHONY: install lint test test-long test-sanitizers test-processes docs wheel demo clean
 
+# Two sets of packages: `demo` installs what training and its report need, `install` also the development tools.
+# constraints.txt pins the versions that we test with; pyproject.toml states the range that we support.
 install: $(VENV)/.installed
+demo-install: $(VENV)/.demo-installed
 
-# constraints.txt pins what we test with; pyproject.toml states what we support.
-$(VENV)/.installed: pyproject.toml setup.py constraints.txt $(wildcard src/epitomic/native/*.h src/epitomic/native/*.cpp)
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
-	touch $@
+$(VENV)/.torch: constraints.txt
+	@test -x $(BIN)/python || { echo "creating $(VENV) ..."; $(PYTHON) -m venv $(VENV); }
+	@echo "installing torch (about 200 MB; a minute or two) ..."
+	@$(PIP) torch
+	@touch $@
+
+$(VENV)/.demo-installed: $(VENV)/.torch $(SOURCES)
+	@echo "installing epitomic with what training and its report need, and building the native kernel ..."
+	@$(PIP) --editable '.[train,plots]'
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.torch $(SOURCES)
+	@echo "installing epitomic with everything that its tests need, and building the native kernel ..."
+	@$(PIP) --editable '.[dev]'
+	@touch $@ $(VENV)/.demo-installed
 
 lint: install
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/pylint src/epitomic
 
-test: install lint
+test: lint
 	$(BIN)/python -m pytest
 
 test-long: install
 	EPITOMIC_EXAMPLES=1000 $(BIN)/python -m pytest -m "long or not long"
 
-# Assertions on, and the library preloaded with the sanitizers' run time, as Python itself was built without.
+# Assertions are on. The sanitizers' run time is preloaded, because Python itself was built without it.
 SANITIZED := build/sanitize/epitomic/native/epitomic_kernel.so
 test-sanitizers: install
 	EPITOMIC_BUILD=sanitize $(BIN)/python setup.py --quiet build_ext --build-lib build/sanitize
 	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" \
 	ASAN_OPTIONS=detect_leaks=0 EPITOMIC_NATIVE=$(abspath $(SANITIZED)) \
-		$(BIN)/python -m pytest -p no:cacheprovider tests/ops/test_native.py tests/ops/test_library.py
+		$(BIN)/python -m pytest -p no:cacheprovider tests/ops/test_native.py tests/ops/test_library.py tests/ops/test_threads.py
 
-# Tested from outside the source tree, so that it is the wheel that is imported.
+test-processes: install
+	BIN=$(BIN) tools/repeat_processes.sh
+
+docs: install
+	$(BIN)/mkdocs build --strict
+	@echo "open site/index.html"
+
+# The tests run outside the source tree, so that they import the wheel.
 wheel: install
 	rm -rf build/wheel dist && mkdir -p build/wheel
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 	$(PYTHON) -m venv build/wheel/venv
 	build/wheel/venv/bin/python -m pip install --quiet --constraint constraints.txt torch
 	build/wheel/venv/bin/python -m pip install --quiet --constraint constraints.txt dist/epitomic-*.whl pytest hypothesis numpy
-	cp -r tests build/wheel && cd build/wheel && venv/bin/epitomic info && venv/bin/python -m pytest -q tests/ops/test_native.py tests/ops/test_library.py
+	cp -r tests build/wheel && cd build/wheel && venv/bin/epitomic info && venv/bin/python -m pytest -q tests/ops/test_native.py tests/ops/test_library.py tests/ops/test_threads.py
 
-demo: install
+demo: demo-install
 	$(BIN)/epitomic train digits --model epitomic_small --out runs/digits-$$(date +%Y%m%d-%H%M%S)
 
 clean:
-	rm -rf $(VENV) build dist
+	rm -rf $(VENV) build dist site

@@ -1,9 +1,12 @@
 """Builds the native kernel where there is a C++ compiler, and leaves it out where there is none.
 
-All else is in pyproject.toml. The library is plain C++ called by ctypes: it needs no headers of Python or torch, and
-one wheel serves every version of both. ``EPITOMIC_BUILD=0`` leaves it out, ``1`` makes a failure to build it an error,
-and ``debug`` or ``sanitize`` ask for a build with assertions, or with those and the address and undefined-behaviour
-sanitizers.
+All other settings are in pyproject.toml. The library is plain C++ that ctypes calls. It needs no headers of Python or
+torch, so one wheel serves every version of both. The environment variable ``EPITOMIC_BUILD`` changes the build:
+
+- ``0`` leaves the library out;
+- ``1`` makes a failed build an error;
+- ``debug`` adds assertions;
+- ``sanitize`` adds assertions and the address and undefined-behaviour sanitizers.
 """
 
 import os
@@ -20,14 +23,15 @@ from setuptools.command.build_ext import build_ext
 SOURCES = Path("src/epitomic/native")
 BUILD = os.environ.get("EPITOMIC_BUILD", "")
 
-# Target -> flags. The kernel is compiled once for each; native/dispatch.cpp chooses at run time. Best last.
+# Compiler flags by target, best last. The kernel is compiled once per target; native/dispatch.cpp chooses at run time.
 TARGETS = {"baseline": []}
 if platform.machine().lower() in ("x86_64", "amd64"):
     TARGETS["avx2"] = ["-mavx2", "-mfma"]
     TARGETS["avx512"] = ["-mavx512f", "-mavx512vl", "-mavx512bw", "-mavx512dq", "-mfma"]
 
 FLAGS = ["-std=c++17", "-O2", "-fPIC", "-fno-exceptions", "-fno-rtti", "-fno-math-errno", "-Wall", "-Wextra"]
-FLAGS += ["-Wno-psabi", "-Wno-maybe-uninitialized"]  # vectors never cross the library's border; GCC's own headers
+# Vectors never cross the library's interface, and GCC's own headers warn of uninitialised values.
+FLAGS += ["-Wno-psabi", "-Wno-maybe-uninitialized"]
 DEBUG = {"debug": ["-g", "-DEPITOMIC_DEBUG"]}
 DEBUG["sanitize"] = [*DEBUG["debug"], "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
 
@@ -36,7 +40,7 @@ class BuildNative(build_ext):
     """Compiles the kernel for every target, in parallel, and links them into one library."""
 
     def get_ext_filename(self, fullname: str) -> str:
-        """One name for all Pythons."""
+        """Returns the library's file name, which is the same for all versions of Python."""
         return str(Path(*fullname.split(".")).with_suffix(".so"))
 
     def build_extension(self, ext: Extension) -> None:
@@ -54,7 +58,7 @@ class BuildNative(build_ext):
         if self.compiler.compiler_type != "unix":
             raise RuntimeError(f"it needs GCC or Clang, and the compiler here is {self.compiler.compiler_type}")
         extra = DEBUG.get(BUILD, [])
-        # The compiler's name alone ("ccache g++"): Python's own flags are none of ours.
+        # Keeps the compiler's name, such as "ccache g++", and drops the flags that Python was built with.
         compiler = list(takewhile(lambda word: not word.startswith("-"), self.compiler.compiler_so_cxx))
         names = " ".join(f"X({target})" for target in TARGETS)
         jobs = [("kernel.cpp", target, [*flags, f"-DEPITOMIC_TARGET={target}"]) for target, flags in TARGETS.items()]
@@ -78,7 +82,7 @@ class PlatformWheel(bdist_wheel):
     """``py3-none-<platform>`` with the kernel inside, ``py3-none-any`` without."""
 
     def get_tag(self) -> tuple[str, str, str]:
-        """Tag of the wheel, from what was built."""
+        """Returns the tag of the wheel, which depends on whether the kernel was built."""
         built = list(Path(self.bdist_dir or ".").rglob("epitomic_kernel.so"))
         return "py3", "none", super().get_tag()[2] if built else "any"
 

@@ -1,14 +1,14 @@
-"""Where `winograd` in torch calls beats `direct`: the measurements behind the rule of ``algorithm="auto"``.
+"""Where `winograd` in torch calls beats `direct`: the measurements behind `ops.choice.saves_enough`.
 
     python benchmarks/auto.py
 
-Prints, for filters, windows, channels and image sizes, the speed of `winograd` over that of `direct`, and whether the
-rule takes it. A rule is right where it takes the faster one, or where the two are within 10 %.
+Prints how much faster `winograd` is than `direct`, and which one ``algorithm="auto"`` takes, for several filters,
+windows, channels and image sizes. The rule is right if it takes the faster one, or if the two are within 10 %.
 """
 
-from epitomic.bench.contest import Case, Contestant, enter
+from epitomic.bench.cases import Case, Contestant, enter
 from epitomic.bench.timing import interleaved
-from epitomic.functional import saves_enough
+from epitomic.ops.choice import saves_enough
 
 
 def main() -> None:
@@ -21,7 +21,7 @@ def main() -> None:
                 entries = {a: enter(case, Contestant(a, "channels_last")) for a in ("winograd", "direct")}
                 functions = {(a, "forward"): e.inference for a, e in entries.items()}
                 functions |= {(a, "training"): e.training for a, e in entries.items()}
-                (*_, times) = interleaved(functions, repetitions=5)
+                times = interleaved(functions, repetitions=5)
                 gains = [(times["direct", m] / times["winograd", m]).median for m in ("forward", "training")]
                 taken = saves_enough(case.geometry, channels)
                 total += 1
@@ -31,7 +31,7 @@ def main() -> None:
                     f"{gains[0]:7.2f}x {gains[1]:8.2f}x  {'winograd' if taken else 'direct'}",
                     flush=True,
                 )
-    print(f"the rule takes the slower one, by more than 10 % of a training step, in {wrong} of {total} cases")
+    print(f"the rule takes the slower one in {wrong} of {total} cases, by more than 10 % of a training step")
 
 
 if __name__ == "__main__":

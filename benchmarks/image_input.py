@@ -1,11 +1,14 @@
-"""Claims: `epitomic prepare` runs at 90 % or more of the rate of bare Pillow calls on the same images and processes;
-training input comes at least 5 times faster than the `epitomic` network consumes it; memory stays flat over an epoch.
+"""Times the input of photographs, and shows three claims.
 
-Makes photographs of 500 x 375 pixels in a temporary folder, or takes those of --source (class folders).
+- `epitomic prepare` is at least 0.9x as fast as bare Pillow calls on the same images and processes.
+- Training input is at least 5x faster than the `epitomic` network consumes it.
+- Memory stays flat over an epoch.
 
-    python benchmarks/image_input.py prepare            # rounds of both, in turns; the median of the ratios
-    python benchmarks/image_input.py input              # images/s of the input and of a training step at 220 pixels
-    python benchmarks/image_input.py memory             # resident memory over the batches of an epoch
+It makes photographs of 500 x 375 pixels in a temporary folder, or takes the class folders of --source.
+
+    python benchmarks/image_input.py prepare    # times both in turns, and prints the median of the ratios
+    python benchmarks/image_input.py input      # images/s of the input, and of a training step at 220 pixels
+    python benchmarks/image_input.py memory     # resident memory over the batches of two epochs
 """
 
 from __future__ import annotations
@@ -26,15 +29,16 @@ import torch
 import torch.nn.functional as F
 from PIL import Image
 
-from epitomic.data import Part, Photographs
-from epitomic.data.folders import list_splits
-from epitomic.data.open import open_photographs
-from epitomic.data.prepare import prepare
+from epitomic.data.feed import Part
+from epitomic.data.photographs.crops import Photographs
+from epitomic.data.photographs.folders import list_splits
+from epitomic.data.photographs.open import open_photographs
+from epitomic.data.photographs.prepare import prepare
 from epitomic.models import create_model
 
 
 def elsewhere(function: Callable[..., object], *arguments: object) -> None:
-    """Calls a function in a process of its own: what it leaves in the allocator is not this one's memory."""
+    """Calls a function in a process of its own, so that this process's memory does not grow."""
     process = multiprocessing.get_context("spawn").Process(target=function, args=arguments)
     process.start()
     process.join()
@@ -42,7 +46,7 @@ def elsewhere(function: Callable[..., object], *arguments: object) -> None:
 
 
 def make_photographs(root: Path, count: int) -> None:
-    """Smooth shapes with some noise, which JPEG stores in about as many bytes as a photograph."""
+    """Makes smooth shapes with noise. Their JPEG files are about as large as those of photographs."""
     rng = np.random.default_rng(0)
     for split, number in (("train", count), ("val", 8)):
         for index in range(number):
@@ -55,7 +59,7 @@ def make_photographs(root: Path, count: int) -> None:
 
 
 def bare(path: Path) -> int:
-    """Decode, resize, encode."""
+    """Decodes, resizes and encodes with bare Pillow calls."""
     image = Image.open(path).convert("RGB")
     scale = 256 / min(image.size)
     small = image.resize((round(image.width * scale), round(image.height * scale)), Image.BILINEAR)
@@ -77,7 +81,9 @@ def time_prepare(source: Path, folder: Path, rounds: int, workers: int) -> None:
         rates = [len(paths) / seconds for seconds in (middle - began, time.perf_counter() - middle)]
         ratios.append(rates[1] / rates[0])
         print(f"bare Pillow {rates[0]:.0f} images/s   prepare {rates[1]:.0f} images/s   {ratios[-1]:.3f}")
-    print(f"prepare runs at {statistics.median(ratios):.3f} of bare Pillow, median of {rounds}, {workers} processes")
+    print(
+        f"prepare is {statistics.median(ratios):.3f}x as fast as bare Pillow (median of {rounds}, {workers} processes)"
+    )
 
 
 def time_input(store: Path, workers: int, batch: int, seconds: float) -> None:
@@ -102,8 +108,8 @@ def time_input(store: Path, workers: int, batch: int, seconds: float) -> None:
         times.append(time.perf_counter() - began)
     consumed = batch / min(times)
     print(
-        f"input {rate:.0f} images/s ({workers} workers)   epitomic at width 1, 220 pixels, training, batch {batch}: "
-        f"{consumed:.1f} images/s   {rate / consumed:.1f} times"
+        f"input: {rate:.0f} images/s ({workers} workers); training epitomic at width 1, 220 pixels, batch {batch}: "
+        f"{consumed:.1f} images/s; the input is {rate / consumed:.1f}x faster"
     )
 
 
@@ -115,18 +121,18 @@ def watch_memory(store: Path, workers: int, batch: int) -> None:
             pages = int(Path("/proc/self/statm").read_text().split()[1])
             sizes.append(pages * resource.getpagesize() / 2**20)
     eighths = [f"{max(part):.0f}" for part in np.array_split(sizes, 8)]
-    print(f"resident memory over 2 epochs of {len(feed)} batches, MB at most in each eighth: {', '.join(eighths)}")
+    print(f"largest resident memory in each eighth of 2 epochs of {len(feed)} batches, in MB: {', '.join(eighths)}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("prepare", "input", "memory"))
-    parser.add_argument("--source", type=Path)
-    parser.add_argument("--images", type=int, default=800)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--seconds", type=float, default=10)
-    parser.add_argument("--workers", type=int, default=os.cpu_count())
+    parser.add_argument("what", choices=("prepare", "input", "memory"), help="what to measure")
+    parser.add_argument("--source", type=Path, help="class folders (default: photographs made for this)")
+    parser.add_argument("--images", type=int, default=800, help="photographs to make (default: 800)")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of prepare (default: 5)")
+    parser.add_argument("--batch", type=int, default=32, help="images in a batch (default: 32)")
+    parser.add_argument("--seconds", type=float, default=10, help="minimum time of a measurement (default: 10)")
+    parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes (default: one per core)")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         source = args.source or Path(folder) / "in"

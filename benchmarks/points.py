@@ -1,9 +1,9 @@
-"""The float32 error of the Winograd points, beside that of the direct sum: why `ops/transforms.py` has the ones it has.
+"""The float32 error of the Winograd points in `ops/transforms.py`, beside the error of the direct sum.
 
     python benchmarks/points.py
 
-For each number of points n and each way to split it into F(D, W), the error of y = A^T [(G g) * (B^T v)] in two
-dimensions, 64 channels, relative to the rms of the responses, against float64; the worst split is shown.
+Prints, for each number of points n, the error of y = A^T [(G g) * (B^T v)] in two dimensions with 64 channels, against
+float64 and relative to the rms of the responses. Of all splits of n into F(D, W) it shows the worst.
 """
 
 import torch
@@ -12,7 +12,7 @@ from epitomic.ops.transforms import FINITE_POINTS, MAX_POINTS, plane_transforms
 
 
 def errors(d: int, w: int, channels: int = 64, samples: int = 200) -> tuple[float, float]:
-    """Relative rms error of Winograd and of the direct sum."""
+    """Returns the relative rms errors of Winograd and of the direct sum."""
     torch.manual_seed(0)
     n = w + d - 1
     patches = torch.randn(samples, channels, w * w, dtype=torch.float64)

@@ -2,6 +2,7 @@
 
 import os
 
+import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
@@ -14,3 +15,15 @@ settings.register_profile(
 )
 settings.load_profile("epitomic")
 torch.set_num_threads(2)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Adds ``--repeat N``: each test runs N times, to show what fails by chance (`make test-processes`)."""
+    parser.addoption("--repeat", type=int, default=1, metavar="N", help="run each test N times")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    count = metafunc.config.getoption("repeat")
+    if count > 1:
+        metafunc.fixturenames.append("repetition")
+        metafunc.parametrize("repetition", range(count))

@@ -1,4 +1,4 @@
-"""Makes a few photographs: each class has a colour and a pattern of its own, so that a network can learn them."""
+"""Makes a few photographs. Each class has its own colour and pattern, so a network can learn them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def picture(seed: int, label: int = 0, width: int = 40, height: int = 32) -> Ima
 def make_folders(
     root: Path, train: int = 8, val: int = 4, classes: tuple[str, ...] = CLASSES, scale: float = 1.0
 ) -> Path:
-    """ImageNet's layout, with images of several sizes and formats."""
+    """Makes class folders in ImageNet's layout, with images of several sizes and formats."""
     for split, count in (("train", train), ("val", val)):
         for label, name in enumerate(classes):
             folder = root / split / name

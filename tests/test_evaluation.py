@@ -3,7 +3,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from epitomic.data import Split, Standardize, plain_batches
+from epitomic.data.small.splits import Split
+from epitomic.data.small.views import plain_batches
+from epitomic.data.standardisation import Standardize
 from epitomic.evaluation import Scores, score
 from epitomic.models import create_model
 

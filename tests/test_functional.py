@@ -1,5 +1,8 @@
-"""Every algorithm against `reference`, over random layers; then the rules that hold for all of them."""
+"""Every algorithm against `reference` on random layers, the rules that hold for all of them, and wrong arguments."""
 
+import os
+import warnings
+from functools import partial
 from typing import Any
 
 import pytest
@@ -7,27 +10,56 @@ import torch
 from hypothesis import given, settings
 from torch import Tensor
 
-from epitomic import epitomic_conv2d
-from epitomic.functional import ALGORITHMS, choose_algorithm
+from epitomic import epitomic_conv2d, max_pool_conv2d, winograd_conv2d
 from epitomic.geometry import Geometry
+from epitomic.ops.choice import ALGORITHMS
 from epitomic.ops.library import NATIVE
 from epitomic.ops.transforms import MAX_POINTS
-from tests.problems import Problem, assert_same, problems
+from tests.problems import Problem, assert_same, plain_problems, pool_problems, problems
 
 FAST = [a for a in ALGORITHMS if a not in ("auto", "reference", *([] if NATIVE.library else ["native"]))]
 
 
-@pytest.mark.parametrize("algorithm", ["auto", *FAST])
+# 3 x 3 filters and 2 x 2 pooling: the function, and the size of its weights.
+LAYERS = {
+    "epitomic": (partial(epitomic_conv2d, kernel_size=3, pool_size=2), 4),
+    "max_pool": (partial(max_pool_conv2d, pool_size=2), 3),
+}
+
+
+EXAMPLES = int(os.environ.get("EPITOMIC_EXAMPLES", "60"))
+
+
 @given(problem=problems())
-def test_same_as_reference(algorithm: str, problem: Problem) -> None:
-    if algorithm not in ("auto", "direct") and max(problem.geometry.points) > MAX_POINTS:
-        with pytest.raises(ValueError, match=f"algorithm='{algorithm}' cannot serve this call: .* points"):
+def test_same_as_reference(problem: Problem) -> None:
+    check_against_reference(problem)
+
+
+@settings(max_examples=EXAMPLES)
+@given(problem=pool_problems())
+def test_max_pool_same_as_reference(problem: Problem) -> None:
+    check_against_reference(problem)
+
+
+@settings(max_examples=EXAMPLES)
+@given(problem=plain_problems())
+def test_plain_same_as_conv2d(problem: Problem) -> None:
+    check_against_reference(problem)
+
+
+def check_against_reference(problem: Problem) -> None:
+    """Runs all algorithms on a problem. Those that cannot serve it must say why."""
+    served = ["auto", "direct"]
+    for algorithm in (a for a in FAST if a != "direct"):
+        reason = "points" if max(problem.geometry.points) > MAX_POINTS else None
+        if algorithm == "native" and problem.x.dtype != torch.float32:
+            reason = reason or "float32"
+        if reason is None:
+            served.append(algorithm)
+            continue
+        with pytest.raises(ValueError, match=f"algorithm='{algorithm}' cannot serve this call: .* {reason}"):
             problem.run(algorithm)
-    elif algorithm == "native" and problem.x.dtype != torch.float32:
-        with pytest.raises(ValueError, match=r"algorithm='native' cannot serve this call: .* float32"):
-            problem.run(algorithm)
-    else:
-        assert_same(problem, algorithm)
+    assert_same(problem, *served)
 
 
 @pytest.mark.parametrize("algorithm", ["reference", "direct", "winograd"])
@@ -36,8 +68,8 @@ def test_same_as_reference(algorithm: str, problem: Problem) -> None:
     ("kernel", "pool", "stride", "epitome", "step"),
     [
         (3, 2, 2, 4, 1),  # mini-epitome
-        ((2, 3), (3, 1), (1, 2), (4, 3), 1),  # height and width free of each other
-        (4, 2, 2, 6, 2),  # epitome stride, into channels of the image
+        ((2, 3), (3, 1), (1, 2), (4, 3), 1),  # height and width differ
+        (4, 2, 2, 6, 2),  # epitome stride that becomes channels of the image
         (3, 2, 3, 5, 2),  # epitome stride that divides neither filter nor stride
         (2, 2, 3, 5, 1),  # topographic: 2 x 2 outputs per epitome
         (1, 1, 1, 1, 1),  # degenerate
@@ -70,6 +102,94 @@ def test_gradcheck(algorithm, normalize, kernel, pool, stride, epitome, step) ->
     assert torch.autograd.gradcheck(call, (x, weight, bias))
 
 
+@pytest.mark.parametrize("algorithm", ["reference", "direct", "winograd"])
+@pytest.mark.parametrize("normalize", [False, True])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"pool_size": 2},
+        {"pool_size": 3, "pool_stride": 2, "pool_padding": 1, "padding": (0, 2)},  # windows overlap and hang over
+        {"pool_size": (1, 2), "stride": 2, "padding": 1, "ceil_mode": True},  # a stride that does not divide the filter
+        {"pool_size": 2, "padding": 1, "groups": 2},
+    ],
+)
+def test_max_pool_gradcheck(algorithm: str, normalize: bool, options: dict[str, Any]) -> None:
+    torch.manual_seed(0)
+    shapes = (1, 2, 5, 6), (2, 2 // options.get("groups", 1), 3, 3), (2,)
+    tensors = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+    call = partial(max_pool_conv2d, **options, normalize=normalize, algorithm=algorithm)
+    assert torch.autograd.gradcheck(call, tensors)
+
+
+def test_plain_gradcheck() -> None:
+    torch.manual_seed(0)
+    shapes = (1, 2, 4, 5), (2, 1, 3, 2), (2,)
+    tensors = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+    assert torch.autograd.gradcheck(partial(winograd_conv2d, padding=1, groups=2, algorithm="winograd"), tensors)
+
+
+@pytest.mark.parametrize("algorithm", [a for a in FAST if a != "direct"])
+@pytest.mark.parametrize(
+    ("channels", "filters", "size", "kernel"), [(192, 256, 17, 3), (16, 64, 32, 3), (32, 32, 12, 5)]
+)
+def test_plain_error_is_at_most_ten_times_that_of_conv2d(
+    algorithm: str, channels: int, filters: int, size: int, kernel: int
+) -> None:
+    """The root-mean-square error against float64, of the output and of both gradients."""
+    torch.manual_seed(0)
+    x = torch.randn(2, channels, size, size).relu()  # as in a network: the output of a ReLU
+    weight = torch.randn(filters, channels, kernel, kernel) * (channels * kernel**2) ** -0.5
+    dy = torch.randn(2, filters, size, size)
+
+    def run(algorithm: str, dtype: torch.dtype) -> list[Tensor]:
+        leaves = [t.to(dtype).requires_grad_() for t in (x, weight)]
+        y = winograd_conv2d(leaves[0], leaves[1], padding=kernel // 2, algorithm=algorithm)
+        return [y, *torch.autograd.grad(y, leaves, dy.to(dtype))]
+
+    exact = run("direct", torch.float64)
+    for ours, torchs, want in zip(run(algorithm, x.dtype), run("direct", x.dtype), exact, strict=True):
+        assert (ours - want).square().mean().sqrt() <= 10 * (torchs - want).square().mean().sqrt()
+
+
+@pytest.mark.parametrize("algorithm", ["auto", *FAST])
+@pytest.mark.parametrize("padding", ["same", "valid", (2, 1)])
+@pytest.mark.parametrize("kernel", [(3, 3), (2, 4)])
+def test_plain_takes_the_paddings_of_conv2d(algorithm: str, padding: Any, kernel: tuple[int, int]) -> None:
+    x, weight = torch.randn(2, 16, 9, 8), torch.randn(16, 16, *kernel)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns of the copy that "same" makes of even filters
+        expected = torch.nn.functional.conv2d(x, weight, padding=padding)
+    y = winograd_conv2d(x, weight, padding=padding, algorithm=algorithm)
+    torch.testing.assert_close(y, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_plain_with_stride_or_dilation_is_conv2d_or_says_why() -> None:
+    x, weight = torch.randn(2, 32, 12, 12), torch.randn(32, 32, 3, 3)
+    cases: list[dict[str, Any]] = [{"stride": 2}, {"dilation": (1, 2), "padding": "same"}]
+    for options in cases:
+        expected = torch.nn.functional.conv2d(x, weight, **options)
+        assert torch.equal(winograd_conv2d(x, weight, **options), expected)
+        with pytest.raises(ValueError, match=r"'winograd' cannot serve this call: it needs stride=1 and dilation=1"):
+            winograd_conv2d(x, weight, **options, algorithm="winograd")
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "says"),
+    [
+        ({"padding": "full"}, ValueError, "padding must be an int, a pair of ints, 'same' or 'valid', got 'full'"),
+        ({"padding": "same", "stride": 2}, ValueError, r"padding='same' needs a stride of 1, got stride=\(2, 2\)"),
+        ({"dilation": 0}, ValueError, "dilation must be at least 1, got 0"),
+        ({"groups": 2}, ValueError, "input has 3 channels and the filters of weight have 3 in each of 2 groups"),
+        ({"algorithm": "reference"}, ValueError, "algorithm='reference' is that of pooled layers; use 'direct'"),
+        ({"input": torch.randn(2, 3, 2, 8)}, ValueError, "input height 2 .* is smaller than the filter's 3"),
+    ],
+)
+def test_error_of_plain_names_the_argument(change: dict[str, Any], error: type[Exception], says: str) -> None:
+    arguments: dict[str, Any] = {"input": torch.randn(2, 3, 8, 8), "weight": torch.randn(4, 3, 3, 3)} | change
+    with pytest.raises(error, match=says):
+        winograd_conv2d(**arguments)
+
+
 @pytest.mark.parametrize("algorithm", ["reference", *FAST])
 @pytest.mark.parametrize("normalize", [False, True])
 def test_ties_go_to_the_lowest_position(algorithm: str, normalize: bool) -> None:
@@ -89,15 +209,29 @@ def test_ties_go_to_the_lowest_position(algorithm: str, normalize: bool) -> None
 
 
 @pytest.mark.parametrize("algorithm", ["reference", *FAST])
+def test_max_pool_ties_go_to_the_lowest_position_inside(algorithm: str) -> None:
+    """Every response is zero; windows that hang over the border have no position 0."""
+    x, weight = torch.zeros(1, 2, 8, 8), torch.randn(3, 2, 3, 3)
+    options: dict[str, Any] = {"pool_size": 2, "pool_padding": 1, "algorithm": algorithm}
+    y, positions = max_pool_conv2d(x, weight, **options, return_positions=True)
+    assert not y.any()
+    expected = torch.tensor([[3, 2, 2, 2], [1, 0, 0, 0], [1, 0, 0, 0], [1, 0, 0, 0]])
+    assert torch.equal(positions, expected.expand_as(positions))
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("algorithm", ["reference", *FAST])
 @pytest.mark.parametrize("normalize", [False, True])
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_nan_in_nan_out(algorithm: str, normalize: bool, value: float) -> None:
+def test_nan_in_nan_out(layer: str, algorithm: str, normalize: bool, value: float) -> None:
     torch.manual_seed(0)
-    x, weight = torch.randn(1, 2, 8, 8), torch.randn(3, 2, 4, 4)
-    x[0, 1, 2, 2] = value  # in the second row and column of patches, of stride 2 and size 3, only: (1, 1) and its left
-    y, positions = epitomic_conv2d(
-        x, weight, kernel_size=3, pool_size=2, normalize=normalize, algorithm=algorithm, return_positions=True
-    )
+    call, size = LAYERS[layer]
+    x, weight = torch.randn(1, 2, 8, 8), torch.randn(3, 2, size, size)
+    x[0, 1, 2, 2] = value  # outputs (0, 0) to (1, 1) see it
+    y, positions = call(x, weight, normalize=normalize, algorithm=algorithm, return_positions=True)
+    if layer == "max_pool" and value == float("inf"):  # the larger of inf and -inf, or NaN
+        assert y[:, :, 2:].isfinite().all()
+        return
     touched = torch.zeros(3, 3, dtype=torch.bool)
     touched[:2, :2] = True
     assert not y[:, :, touched].isfinite().any()
@@ -108,23 +242,25 @@ def test_nan_in_nan_out(algorithm: str, normalize: bool, value: float) -> None:
     assert positions.max() < 4
 
 
+@pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize("algorithm", ["auto", *FAST])
-def test_memory_format_is_kept(algorithm: str) -> None:
-    weight = torch.randn(8, 6, 4, 4)
+def test_memory_format_is_kept(layer: str, algorithm: str) -> None:
+    call, size = LAYERS[layer]
+    weight = torch.randn(8, 6, size, size)
     for memory_format in (torch.contiguous_format, torch.channels_last):
         x = torch.randn(2, 6, 9, 9).contiguous(memory_format=memory_format).requires_grad_()
-        y = epitomic_conv2d(x, weight, kernel_size=3, pool_size=2, algorithm=algorithm)
+        y = call(x, weight, algorithm=algorithm)
         assert y.is_contiguous(memory_format=memory_format)
         assert torch.autograd.grad(y.sum(), x)[0].is_contiguous(memory_format=memory_format)
 
 
+@pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize("algorithm", ["auto", *FAST])
-def test_one_image_without_a_batch(algorithm: str) -> None:
-    x, weight = torch.randn(3, 10, 12), torch.randn(4, 3, 5, 5)
-    y, p = epitomic_conv2d(x, weight, kernel_size=4, pool_size=2, algorithm=algorithm, return_positions=True)
-    batch_y, batch_p = epitomic_conv2d(
-        x[None], weight, kernel_size=4, pool_size=2, algorithm=algorithm, return_positions=True
-    )
+def test_one_image_without_a_batch(layer: str, algorithm: str) -> None:
+    call, size = LAYERS[layer]
+    x, weight = torch.randn(3, 10, 12), torch.randn(4, 3, size, size)
+    y, p = call(x, weight, algorithm=algorithm, return_positions=True)
+    batch_y, batch_p = call(x[None], weight, algorithm=algorithm, return_positions=True)
     assert torch.equal(y, batch_y[0])
     assert torch.equal(p, batch_p[0])
 
@@ -137,17 +273,18 @@ def test_autocast_leaves_double_alone_and_says_so() -> None:
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("normalize", [False, True])
 @pytest.mark.parametrize("autocast", [False, True])
-def test_half_precision_accumulates_as_conv2d(dtype: torch.dtype, normalize: bool, autocast: bool) -> None:
-    """Error against float64 no larger than that of conv2d with the very same filters."""
+@pytest.mark.parametrize("layer", LAYERS)
+def test_half_precision_accumulates_as_conv2d(dtype: torch.dtype, normalize: bool, autocast: bool, layer: str) -> None:
+    """The error against float64 is at most twice that of conv2d with the same filters."""
     torch.manual_seed(0)
-    x, weight = torch.randn(2, 32, 12, 12).to(dtype), torch.randn(8, 32, 4, 4).to(dtype)
-    options: dict[str, Any] = {"kernel_size": 3, "pool_size": 2, "normalize": normalize}
-    exact = epitomic_conv2d(x.double(), weight.double(), **options, algorithm="reference")
+    call, size = LAYERS[layer]
+    x, weight = torch.randn(2, 32, 12, 12).to(dtype), torch.randn(8, 32, size, size).to(dtype)
+    exact = call(x.double(), weight.double(), normalize=normalize, algorithm="reference")
     if autocast:
         with torch.autocast("cpu", dtype=dtype):
-            y = epitomic_conv2d(x.float(), weight.float(), **options)
+            y = call(x.float(), weight.float(), normalize=normalize)
     else:
-        y = epitomic_conv2d(x, weight, **options)
+        y = call(x, weight, normalize=normalize)
     assert y.dtype == dtype
     conv, conv_exact = (
         torch.nn.functional.conv2d(x.to(t), weight[:, :, :3, :3].to(t), stride=2).double()
@@ -164,72 +301,54 @@ def test_pool_size_none_is_one_maximum() -> None:
     assert epitomic_conv2d(x, weight, kernel_size=3).shape[-2:] == ((9 - 3) // 5 + 1, (9 - 3) // 4 + 1)
 
 
-def test_more_than_256_positions() -> None:
-    x, weight = torch.randn(1, 1, 4, 4), torch.randn(2, 1, 20, 20)
-    y, p = epitomic_conv2d(x, weight, kernel_size=3, return_positions=True)
-    expected, where = epitomic_conv2d(x, weight, kernel_size=3, algorithm="reference", return_positions=True)
-    torch.testing.assert_close(y, expected)
-    assert torch.equal(p, where)
+X, WEIGHT, BIAS = torch.randn(2, 3, 8, 8), torch.randn(4, 3, 4, 4), torch.randn(4)
 
 
-def test_mean_of_the_epitome_does_not_matter_when_normalised() -> None:
-    torch.manual_seed(0)
-    x, weight = torch.randn(2, 8, 9, 9) + 5, torch.randn(4, 8, 4, 4)
-    options: dict[str, Any] = {"kernel_size": 3, "pool_size": 2, "normalize": True, "algorithm": "winograd"}
-    y, shifted = (epitomic_conv2d(x, weight + shift, **options) for shift in (0, 100))
-    torch.testing.assert_close(y, shifted, rtol=1e-3, atol=1e-3)
+@pytest.mark.parametrize(
+    ("change", "error", "says"),
+    [
+        ({"input": X[0, 0]}, ValueError, r"input must be \(N, C, H, W\) or \(C, H, W\), got shape \(8, 8\)"),
+        ({"input": [1.0]}, TypeError, "input must be a tensor, got list"),
+        ({"input": X.int()}, TypeError, "input must be of a floating-point dtype, got torch.int32"),
+        ({"input": torch.randn(2, 5, 8, 8)}, ValueError, "input has 5 channels and the epitomes of weight have 3"),
+        ({"input": torch.randn(2, 3, 2, 8)}, ValueError, "input height 2 .* is smaller than the filter's 3"),
+        ({"weight": WEIGHT[0]}, ValueError, r"weight must hold the epitomes as \(K, .*, got shape \(3, 4, 4\)"),
+        ({"weight": WEIGHT.double()}, TypeError, "weight is torch.float64 and input torch.float32"),
+        ({"weight": WEIGHT.to("meta")}, ValueError, "weight is on meta and input on cpu"),
+        ({"weight": WEIGHT[:0]}, ValueError, "at least one epitome"),
+        ({"weight": torch.randn(4, 3, 2, 4)}, ValueError, "epitome height 2 is smaller than the filter's 3"),
+        ({"bias": BIAS[:3]}, ValueError, "one value for each of the 4 output channels, got 3"),
+        ({"bias": BIAS[None]}, ValueError, r"bias must have one dimension, got shape \(1, 4\)"),
+        ({"bias": BIAS.double()}, TypeError, "bias is torch.float64"),
+        ({"kernel_size": 5}, ValueError, "epitome height 4 is smaller than the filter's 5"),
+        ({"pool_size": 3}, ValueError, "holds 2 filter positions .* must be at least 5"),
+        ({"algorithm": "fastest"}, ValueError, "algorithm must be one of auto, reference, direct, winograd.*'fastest'"),
+        ({"normalize": True, "eps": float("nan")}, ValueError, "eps, .* must not be negative, got nan"),
+    ],
+)
+def test_error_names_the_argument(change: dict[str, Any], error: type[Exception], says: str) -> None:
+    arguments: dict[str, Any] = {"input": X, "weight": WEIGHT, "bias": BIAS, "kernel_size": 3, "pool_size": 2} | change
+    with pytest.raises(error, match=says):
+        epitomic_conv2d(**arguments)
 
 
-def test_auto() -> None:
-    def choice(channels: int, kernel: int, pool: int, dtype: torch.dtype = torch.float32) -> str:
-        geometry = Geometry.create(
-            kernel_size=kernel, pool_size=pool, stride=None, padding=0, epitome_size=None, epitome_stride=1
-        )
-        weight = torch.empty(8, channels, *geometry.epitome, dtype=dtype)
-        return choose_algorithm("auto", geometry, torch.empty(1, channels, 16, 16, dtype=dtype), weight)
-
-    assert choice(64, 3, 2) == ("native" if NATIVE.library else "winograd")
-    assert choice(64, 3, 2, torch.float64) == "winograd"
-    assert choice(64, 3, 1) == "direct"  # a plain convolution: nothing to save
-    assert choice(1, 5, 2) == ("native" if NATIVE.library else "direct")  # in torch calls, transforms are all of it
-    assert choice(1, 5, 2, torch.float64) == "direct"
-    assert choice(64, 7, 3) == "direct"  # nine points
-    assert choice(64, 3, 2, torch.bfloat16) == "direct"
-
-
-@settings(max_examples=settings().max_examples // 4)
-@given(problem=problems(most_points=8))
-def test_results_do_not_depend_on_the_workspace(problem: Problem) -> None:
-    from epitomic.ops import winograd
-
-    whole = problem.run("winograd")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(winograd, "WORKSPACE_FLOATS", 400)
-        patch.setattr(winograd, "CHUNK_PATCHES", 3)
-        pieces = problem.run("winograd")
-    limit = 1e-3 if problem.x.dtype == torch.float32 else 1e-10
-    for a, b in zip((whole[0], *whole[2]), (pieces[0], *pieces[2]), strict=True):
-        torch.testing.assert_close(a, b, rtol=limit, atol=limit * max(1.0, a.abs().max().item() if a.numel() else 0))
-
-
-def test_frozen_halves_are_not_computed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from epitomic.ops import winograd
-
-    asked = []
-    real = winograd.backward
-
-    def backward(*args: Any) -> Any:
-        asked.append(args[-1])
-        return real(*args)
-
-    monkeypatch.setattr(winograd, "backward", backward)
-    x, weight = torch.randn(1, 32, 8, 8, requires_grad=True), torch.randn(4, 32, 4, 4, requires_grad=True)
-    for tensors in ((x,), (weight,)):
-        y = epitomic_conv2d(
-            *(t if t is tensors[0] else t.detach() for t in (x, weight)),
-            kernel_size=3,
-            pool_size=2,
-            algorithm="winograd",
-        )
-        torch.autograd.grad(y.sum(), tensors)
-    assert [tuple(needs) for needs in asked] == [(True, False, False, False), (False, True, False, False)]
+@pytest.mark.parametrize(
+    ("change", "error", "says"),
+    [
+        ({"weight": WEIGHT[0]}, ValueError, r"weight must hold the filters as \(K, .*, got shape \(3, 4, 4\)"),
+        ({"weight": WEIGHT[:, :2]}, ValueError, "input has 3 channels and the filters of weight have 2"),
+        ({"weight": WEIGHT[:, :2], "groups": 2}, ValueError, "the filters of weight have 2 in each of 2 groups"),
+        ({"groups": 3}, ValueError, "groups must divide the 4 filters of weight, got 3"),
+        ({"groups": 0}, ValueError, "groups must divide the 4 filters of weight, got 0"),
+        ({"bias": BIAS[:3]}, ValueError, "one value for each of the 4 output channels, got 3"),
+        ({"input": torch.randn(2, 3, 3, 8)}, ValueError, "input height 3 .* is smaller than the filter's 4"),
+        ({"pool_size": 6}, ValueError, r"the convolution gives height 5, too small for pool_size=\(6, 6\)"),
+        ({"pool_padding": 2}, ValueError, r"pool_padding must be at most half of pool_size=\(2, 2\), got 2"),
+        ({"algorithm": "fastest"}, ValueError, "algorithm must be one of auto, reference, direct, winograd.*'fastest'"),
+        ({"normalize": True, "eps": -1.0}, ValueError, "eps, .* must not be negative, got -1"),
+    ],
+)
+def test_error_of_max_pool_names_the_argument(change: dict[str, Any], error: type[Exception], says: str) -> None:
+    arguments: dict[str, Any] = {"input": X, "weight": WEIGHT, "bias": BIAS, "pool_size": 2} | change
+    with pytest.raises(error, match=says):
+        max_pool_conv2d(**arguments)

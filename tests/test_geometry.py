@@ -1,4 +1,4 @@
-"""The sizes of the paper's layers, and errors that say what would fit."""
+"""The sizes of the paper's layers, and errors that say which sizes would fit."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Wherever a torch layer works: compile, export, ONNX, autograd's corners, threads, distributed."""
+"""The layer works wherever a torch layer does: compile, export, ONNX, all kinds of autograd, threads, distributed."""
 
 import concurrent.futures
 import shutil
@@ -6,6 +6,7 @@ import subprocess
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,24 +14,27 @@ import torch
 from torch import nn
 from torch.autograd import forward_ad
 
-from epitomic import EpitomicConv2d
+from epitomic import EpitomicConv2d, MaxPoolConv2d, WinogradConv2d
 
-VARIANTS = {
+VARIANTS: dict[str, dict[str, Any]] = {
     "mini": {"kernel_size": 3},
     "normalised": {"kernel_size": 3, "normalize": True},
     "topographic": {"kernel_size": 3, "epitome_size": 6, "normalize": True},
     "epitome stride": {"kernel_size": 4, "epitome_stride": 2, "padding": 1},
+    "max-pooled": {"kernel_size": 3, "pool_size": 3, "pool_stride": 2, "pool_padding": 1, "padding": 1, "groups": 2},
+    "plain": {"kernel_size": 3, "padding": "same"},
 }
 
 
 @pytest.fixture(autouse=True)
 def _fresh_compiler() -> None:
-    torch._dynamo.reset()  # one layer class compiled for many tests would meet its limit of recompilations
+    torch._dynamo.reset()  # many tests of one layer class would reach its limit of recompilations
 
 
-def make_layer(variant: str, algorithm: str = "auto") -> EpitomicConv2d:
+def make_layer(variant: str, algorithm: str = "auto") -> EpitomicConv2d | MaxPoolConv2d | WinogradConv2d:
     torch.manual_seed(0)
-    return EpitomicConv2d(32, 8, **VARIANTS[variant], algorithm=algorithm)  # type: ignore[arg-type]
+    kind: Any = {"max-pooled": MaxPoolConv2d, "plain": WinogradConv2d}.get(variant, EpitomicConv2d)
+    return kind(32, 8, **VARIANTS[variant], algorithm=algorithm)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -63,7 +67,7 @@ def test_export_with_a_dynamic_batch(variant: str) -> None:
     layer = make_layer(variant).eval()
     batch = torch.export.Dim("batch", min=1, max=64)
     program = torch.export.export(layer, (torch.randn(2, 32, 12, 12),), dynamic_shapes={"input": {0: batch}})
-    assert "epitomic" not in str(program.graph)  # made of operators that everybody knows
+    assert "epitomic" not in str(program.graph)  # made of torch's own operators
     x = torch.randn(5, 32, 12, 12)
     torch.testing.assert_close(program.module()(x), layer(x), rtol=1e-4, atol=1e-5)
 
@@ -86,13 +90,21 @@ def test_onnx_runtime_gives_equal_outputs(variant: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_jit_trace(variant: str, tmp_path: Path) -> None:
-    layer, x = make_layer(variant), torch.randn(2, 32, 12, 12)  # with parameters to learn, as it comes
+    layer, x = make_layer(variant), torch.randn(2, 32, 12, 12)  # its parameters need gradients
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # tracing warns of sizes that become constants, and of its own age
+        warnings.simplefilter("ignore")  # tracing warns of sizes that become constants, and that it is deprecated
         torch.jit.trace(layer, x).save(tmp_path / "layer.pt")
         traced = torch.jit.load(tmp_path / "layer.pt")
     other = torch.randn(3, 32, 12, 12)
     torch.testing.assert_close(traced(other), layer(other), rtol=1e-4, atol=1e-5)
+
+
+def test_max_pooled_convolution_becomes_conv_and_max_pool_in_onnx(tmp_path: Path) -> None:
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxscript")
+    file = tmp_path / "layer.onnx"
+    torch.onnx.export(make_layer("max-pooled").eval(), (torch.randn(2, 32, 12, 12),), file, dynamo=True, verbose=False)
+    assert [node.op_type for node in onnx.load(file).graph.node] == ["Conv", "MaxPool"]
 
 
 def test_onnx_by_the_older_exporter(tmp_path: Path) -> None:
@@ -126,16 +138,18 @@ def test_forward_mode_is_the_derivative(variant: str, learning: bool) -> None:
     torch.testing.assert_close(torch.func.jvp(layer, (x,), (v,))[1], slope, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("kind", [EpitomicConv2d, MaxPoolConv2d])
 @pytest.mark.parametrize("algorithm", ["native", "winograd"])
-def test_forward_mode_works_or_says_so(algorithm: str) -> None:
-    layer, x = EpitomicConv2d(2, 2, 2, algorithm=algorithm), torch.randn(1, 2, 4, 4)
+def test_forward_mode_works_or_says_so(kind: Any, algorithm: str) -> None:
+    layer, x = kind(2, 2, 2, algorithm=algorithm), torch.randn(1, 2, 4, 4)
     with pytest.raises(ValueError, match=rf"algorithm='{algorithm}' cannot serve this call"):
         torch.func.jvp(layer, (x,), (x,))
 
 
-def test_hessian_by_torch_func() -> None:
+@pytest.mark.parametrize("kind", [EpitomicConv2d, MaxPoolConv2d])
+def test_hessian_by_torch_func(kind: Any) -> None:
     torch.manual_seed(0)
-    layer = EpitomicConv2d(2, 2, 2, dtype=torch.float64)
+    layer = kind(2, 2, 2, dtype=torch.float64)
     x, v = torch.randn(1, 2, 4, 4, dtype=torch.float64), torch.randn(layer.weight.shape, dtype=torch.float64)
 
     def loss(weight: torch.Tensor) -> torch.Tensor:
@@ -143,7 +157,7 @@ def test_hessian_by_torch_func() -> None:
 
     weight, gradient = layer.weight.detach(), torch.func.grad(loss)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch says which of its operators vmap one by one
+        warnings.simplefilter("ignore")  # torch warns of operators that vmap runs one by one
         hessian = torch.func.hessian(loss)(weight)
     slope = (gradient(weight + 1e-6 * v) - gradient(weight - 1e-6 * v)) / 2e-6
     torch.testing.assert_close(torch.tensordot(hessian, v, 4), slope, rtol=1e-5, atol=1e-6)
@@ -155,7 +169,7 @@ def test_double_backward_works_or_says_so() -> None:
     (grad,) = torch.autograd.grad(direct(x).square().sum(), x, create_graph=True)
     assert torch.autograd.grad(grad.sum(), x)[0].isfinite().all()
 
-    for variant in ("mini", "normalised"):
+    for variant in ("mini", "normalised", "max-pooled", "plain"):
         winograd = make_layer(variant, "winograd").double()
         for wanted in (x, winograd.weight):
             (grad,) = torch.autograd.grad(winograd(x).square().sum(), wanted, create_graph=True)
@@ -163,20 +177,22 @@ def test_double_backward_works_or_says_so() -> None:
                 torch.autograd.grad(grad.sum(), wanted)
 
 
-def test_gradgradcheck_direct() -> None:
+@pytest.mark.parametrize("kind", [EpitomicConv2d, MaxPoolConv2d])
+def test_gradgradcheck_direct(kind: Any) -> None:
     torch.manual_seed(0)
-    layer = EpitomicConv2d(2, 2, 2, algorithm="direct", dtype=torch.float64)
+    layer = kind(2, 2, 2, algorithm="direct", dtype=torch.float64)
     x = torch.randn(1, 2, 4, 4, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradgradcheck(
         lambda x, w: torch.func.functional_call(layer, {"weight": w}, x), (x, layer.weight)
     )
 
 
+@pytest.mark.parametrize("kind", [EpitomicConv2d, MaxPoolConv2d])
 @pytest.mark.parametrize("normalize", [False, True])
 @pytest.mark.parametrize("algorithm", ["direct", "auto"])
-def test_gradients_of_each_sample_by_torch_func(algorithm: str, normalize: bool) -> None:
+def test_gradients_of_each_sample_by_torch_func(kind: Any, algorithm: str, normalize: bool) -> None:
     torch.manual_seed(0)
-    layer = EpitomicConv2d(8, 8, 3, algorithm=algorithm, normalize=normalize)
+    layer = kind(8, 8, 3, algorithm=algorithm, normalize=normalize)
     x = torch.randn(3, 8, 8, 8)
     parameters: dict[str, torch.Tensor] = dict(layer.named_parameters())
 
@@ -184,7 +200,7 @@ def test_gradients_of_each_sample_by_torch_func(algorithm: str, normalize: bool)
         return torch.func.functional_call(layer, parameters, x).square().sum()
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch says which of its operators vmap one by one
+        warnings.simplefilter("ignore")  # torch warns of operators that vmap runs one by one
         each = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0))(parameters, x)
     for sample, one in enumerate(x):
         alone = torch.autograd.grad(layer(one).square().sum(), list(parameters.values()))
@@ -210,9 +226,9 @@ def test_overlapping_calls_do_not_disturb_each_other(algorithm: str) -> None:
 def test_data_parallel_across_processes(tmp_path: Path) -> None:
     """Two processes with half the batch each get the gradient of the whole batch."""
     script = """
-import sys, torch, torch.distributed as dist
+import os, sys, torch, torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
-from epitomic import EpitomicConv2d
+from epitomic import EpitomicConv2d, MaxPoolConv2d, WinogradConv2d
 rank = int(sys.argv[1])
 dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank, world_size=2)
 torch.manual_seed(0)
@@ -223,23 +239,11 @@ layer.zero_grad()
 parallel = DistributedDataParallel(layer)
 parallel(x[2 * rank : 2 * rank + 2]).square().mean().backward()
 torch.testing.assert_close(layer.weight.grad, whole, rtol=1e-3, atol=1e-5)
+# Gloo's threads may still hold tensors while the interpreter shuts down, and torch then aborts (pytorch issue 190489).
+sys.stdout.flush()
+sys.stderr.flush()
+os._exit(0)
 """
     command = [sys.executable, "-c", script]
     processes = [subprocess.Popen([*command, str(rank), str(tmp_path / "store")]) for rank in range(2)]
     assert [p.wait(timeout=120) for p in processes] == [0, 0]
-
-
-def test_import_needs_only_torch() -> None:
-    """Nothing but torch, and no noticeable time beyond it."""
-    script = """
-import sys, time
-import torch
-before, start = set(sys.modules), time.perf_counter()
-import epitomic
-seconds = time.perf_counter() - start
-new = {name.split(".")[0] for name in set(sys.modules) - before} - set(sys.stdlib_module_names)
-print(sorted(new), seconds)
-assert new <= {"epitomic", "torch"}, new
-assert seconds < 0.5, seconds
-"""
-    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)

@@ -1,4 +1,4 @@
-"""The modules: parameters, what they compute, and that they behave as torch layers do."""
+"""The layers: their parameters, what they compute, and that they behave as torch layers do."""
 
 import copy
 import io
@@ -8,8 +8,17 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 
-from epitomic import EpitomicConv2d, MaxoutConv2d, NormConv2d, epitomic_conv2d
+from epitomic import (
+    EpitomicConv2d,
+    MaxoutConv2d,
+    MaxPoolConv2d,
+    NormConv2d,
+    WinogradConv2d,
+    epitomic_conv2d,
+    max_pool_conv2d,
+)
 
 
 def test_is_its_functional_twin() -> None:
@@ -29,8 +38,86 @@ def test_padding_modes(mode: str) -> None:
     assert torch.equal(layer(x), epitomic_conv2d(padded, layer.weight, layer.bias, kernel_size=3, pool_size=2))
 
 
+@pytest.mark.parametrize("mode", ["zeros", "reflect"])
+def test_max_pooled_layer_is_conv_and_max_pool(mode: Any) -> None:
+    conv = nn.Conv2d(4, 6, (3, 2), stride=(1, 2), padding=1, groups=2, padding_mode=mode)
+    pool = nn.MaxPool2d((3, 2), stride=2, padding=(1, 0), ceil_mode=True)
+    layer = MaxPoolConv2d(
+        4,
+        6,
+        (3, 2),
+        pool_size=(3, 2),
+        pool_stride=2,
+        pool_padding=(1, 0),
+        stride=(1, 2),
+        padding=1,
+        groups=2,
+        ceil_mode=True,
+        padding_mode=mode,
+    )
+    layer.load_state_dict(conv.state_dict())
+    x = torch.randn(2, 4, 11, 13)
+    torch.testing.assert_close(layer(x), pool(conv(x)))
+    torch.testing.assert_close(layer.match(x)[0], pool(conv(x)))
+
+
+def test_max_pooled_layer_starts_as_conv2d() -> None:
+    torch.manual_seed(0)
+    conv = nn.Conv2d(4, 6, 3, groups=2)
+    torch.manual_seed(0)
+    layer = MaxPoolConv2d(4, 6, 3, groups=2)
+    for a, b in zip(layer.parameters(), conv.parameters(), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_max_pooled_normalised_filters() -> None:
+    layer, x = MaxPoolConv2d(3, 4, 3, normalize=True, eps=0.5), torch.randn(2, 3, 9, 9)
+    conv = NormConv2d(3, 4, 3, eps=0.5)
+    conv.load_state_dict(layer.state_dict())
+    torch.testing.assert_close(layer.filters(), conv.filters())
+    torch.testing.assert_close(layer(x), F.max_pool2d(conv(x), 2))
+    expected = max_pool_conv2d(x, layer.weight, layer.bias, pool_size=2, normalize=True, eps=0.5)
+    assert torch.equal(layer(x), expected)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"padding": 1, "bias": False},
+        {"padding": "same", "padding_mode": "reflect"},
+        {"padding": (2, 1), "padding_mode": "circular", "groups": 2},
+        {"stride": 2, "dilation": 2},
+    ],
+)
+def test_winograd_layer_is_a_convolution(options: dict[str, Any]) -> None:
+    conv, layer = nn.Conv2d(32, 32, 3, **options), WinogradConv2d(32, 32, 3, **options)
+    layer.load_state_dict(conv.state_dict())
+    x = torch.randn(2, 32, 12, 13)
+    torch.testing.assert_close(layer(x), conv(x), rtol=1e-4, atol=1e-4)
+    assert layer.extra_repr() == conv.extra_repr()
+
+
+def test_winograd_layer_shows_and_checks_its_algorithm() -> None:
+    assert "algorithm='direct'" in repr(WinogradConv2d(3, 8, 3, algorithm="direct"))
+    with pytest.raises(ValueError, match=r"algorithm must be one of auto, .* got 'fft'"):
+        WinogradConv2d(3, 8, 3, algorithm="fft")
+
+
+def test_groups_are_layers_side_by_side() -> None:
+    layer = EpitomicConv2d(4, 6, 3, groups=2, normalize=True)
+    assert layer.weight.shape == (6, 2, 4, 4)
+    assert layer.bias is not None
+    x = torch.randn(2, 4, 9, 9)
+    parts = [
+        epitomic_conv2d(part, weight, bias, kernel_size=3, pool_size=2, normalize=True)
+        for part, weight, bias in zip(x.chunk(2, 1), layer.weight.chunk(2), layer.bias.chunk(2), strict=True)
+    ]
+    torch.testing.assert_close(layer(x), torch.cat(parts, 1))
+
+
 def test_filters_are_what_matches() -> None:
-    """The responses of ``filters()`` by conv2d, maximum over the positions, are the layer."""
+    """The layer is the maximum over positions of a conv2d with ``filters()``."""
     for arguments in ({}, {"normalize": True}, {"epitome_size": 9, "normalize": True}, {"epitome_stride": 2}):
         layer = EpitomicConv2d(3, 18, 3, pool_size=2, bias=False, **arguments)
         x = torch.randn(2, 3, 10, 10)
@@ -71,11 +158,37 @@ def test_out_channels_that_do_not_divide() -> None:
         ({"out_channels": (8, 8)}, TypeError, r"out_channels must be an int, got \(8, 8\)"),
         ({"algorithm": "fft"}, ValueError, "algorithm must be one of auto, .* got 'fft'"),
         ({"normalize": True, "eps": -1}, ValueError, "eps, .* must not be negative, got -1"),
+        ({"groups": 2}, ValueError, "groups must divide in_channels, and 2 does not divide 3"),
+        ({"groups": 3}, ValueError, "groups must divide out_channels, and 3 does not divide 8"),
+        ({"groups": 3, "epitome_size": 6}, ValueError, "out_channels / 4 outputs per epitome"),
     ],
 )
 def test_errors_name_the_argument(arguments: dict[str, Any], error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         EpitomicConv2d(**({"in_channels": 3, "out_channels": 8, "kernel_size": 3} | arguments))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "says"),
+    [
+        ({"pool_size": 0}, ValueError, "pool_size must be at least 1"),
+        ({"pool_padding": 2}, ValueError, r"pool_padding must be at most half of pool_size=\(2, 2\), got 2"),
+        ({"pool_stride": "2"}, TypeError, "pool_stride must be an int or a pair of ints, got '2'"),
+        ({"groups": 5}, ValueError, "groups must divide in_channels, and 5 does not divide 3"),
+        ({"algorithm": "fft"}, ValueError, "algorithm must be one of auto, .* got 'fft'"),
+    ],
+)
+def test_errors_of_the_max_pooled_layer(arguments: dict[str, Any], error: type[Exception], says: str) -> None:
+    with pytest.raises(error, match=says):
+        MaxPoolConv2d(**({"in_channels": 3, "out_channels": 8, "kernel_size": 3} | arguments))
+
+
+def test_repr_of_the_max_pooled_layer() -> None:
+    plain = repr(MaxPoolConv2d(3, 8, 3))
+    assert plain == "MaxPoolConv2d(3, 8, kernel_size=(3, 3), pool_size=(2, 2))"
+    full = repr(MaxPoolConv2d(4, 8, 3, pool_size=3, pool_stride=2, pool_padding=1, stride=2, groups=2, ceil_mode=True))
+    for part in ("pool_stride=(2, 2)", "pool_padding=(1, 1)", " stride=(2, 2)", "groups=2", "ceil_mode=True"):
+        assert part in full
 
 
 def test_repr_tells_the_truth() -> None:
@@ -101,7 +214,7 @@ def test_repr_tells_the_truth() -> None:
         assert part in full
 
 
-def test_sizes_are_attributes_as_of_a_torch_layer() -> None:
+def test_sizes_are_attributes_as_in_torch_layers() -> None:
     layer = EpitomicConv2d(3, 8, (3, 5), pool_size=2, stride=(1, 2), padding=1)
     assert (layer.kernel_size, layer.pool_size, layer.stride, layer.padding) == ((3, 5), (2, 2), (1, 2), (1, 1))
 
@@ -128,7 +241,7 @@ def test_maxout_is_the_best_of_its_pieces() -> None:
     torch.testing.assert_close(layer(x), best)
 
 
-@pytest.mark.parametrize("make", [EpitomicConv2d, NormConv2d, MaxoutConv2d])
+@pytest.mark.parametrize("make", [EpitomicConv2d, MaxPoolConv2d, NormConv2d, WinogradConv2d, MaxoutConv2d])
 def test_copies_and_state(make: Any) -> None:
     layer, x = make(3, 8, 3), torch.randn(1, 3, 9, 9)
     other = make(3, 8, 3)
@@ -141,7 +254,7 @@ def test_copies_and_state(make: Any) -> None:
     assert list(torch.load(buffer, weights_only=True)) == ["weight", "bias"]
 
 
-@pytest.mark.parametrize("make", [EpitomicConv2d, NormConv2d, MaxoutConv2d])
+@pytest.mark.parametrize("make", [EpitomicConv2d, MaxPoolConv2d, NormConv2d, WinogradConv2d, MaxoutConv2d])
 def test_device_and_dtype(make: Any) -> None:
     layer = make(3, 8, 3, device="meta", dtype=torch.float64)
     assert all(p.is_meta and p.dtype == torch.float64 for p in layer.parameters())
@@ -150,3 +263,16 @@ def test_device_and_dtype(make: Any) -> None:
     real = layer.to_empty(device="cpu")
     real.reset_parameters()
     assert real(torch.randn(2, 3, 9, 9, dtype=torch.float64)).isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("algorithm", ["auto", "direct", "winograd"])
+def test_an_activation_may_work_in_place(
+    algorithm: str, memory_format: torch.memory_format, dtype: torch.dtype
+) -> None:
+    layer = EpitomicConv2d(16, 8, 3, algorithm=algorithm, dtype=dtype)
+    x = torch.randn(2, 16, 10, 10, dtype=dtype).to(memory_format=memory_format)
+    expected = torch.autograd.grad(torch.relu(layer(x)).square().sum(), layer.weight)[0]
+    found = torch.autograd.grad(torch.relu_(layer(x)).square().sum(), layer.weight)[0]
+    torch.testing.assert_close(found, expected)

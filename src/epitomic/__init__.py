@@ -1,24 +1,41 @@
-"""Epitomic convolution for PyTorch (Papandreou, "Deep Epitomic Convolutional Neural Networks", 2014)."""
+"""Epitomic convolution for PyTorch: one layer in place of convolution and max-pooling.
 
+The paper: Papandreou, "Deep Epitomic Convolutional Neural Networks", 2014, https://arxiv.org/abs/1406.2732.
+"""
+
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from epitomic._version import __version__
-from epitomic.functional import epitomic_conv2d
-from epitomic.layers import EpitomicConv2d, MaxoutConv2d, NormConv2d
+from epitomic.functional import epitomic_conv2d, max_pool_conv2d, winograd_conv2d
+from epitomic.layers import EpitomicConv2d, MaxoutConv2d, MaxPoolConv2d, NormConv2d, WinogradConv2d
 
 __all__ = [
     "EpitomicConv2d",
+    "MaxPoolConv2d",
     "MaxoutConv2d",
     "NormConv2d",
+    "WinogradConv2d",
     "__version__",
+    "convert_",
     "create_model",
     "epitomic_conv2d",
     "from_pretrained",
+    "fuse_",
     "list_models",
+    "max_pool_conv2d",
+    "unfuse_",
+    "winograd_conv2d",
 ]
+
+LAZY = {
+    **dict.fromkeys(("create_model", "from_pretrained", "list_models"), "models"),
+    **dict.fromkeys(("convert_", "fuse_", "unfuse_"), "surgery"),
+}
 
 if TYPE_CHECKING:
     from epitomic.models import create_model, from_pretrained, list_models
+    from epitomic.surgery import convert_, fuse_, unfuse_
 
 
 def __dir__() -> list[str]:
@@ -26,9 +43,7 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    """The networks, imported when they are first asked for."""
-    if name in ("create_model", "from_pretrained", "list_models"):
-        from epitomic import models
-
-        return getattr(models, name)
+    """Imports networks and surgery when they are first asked for."""
+    if name in LAZY:
+        return getattr(importlib.import_module(f"epitomic.{LAZY[name]}"), name)
     raise AttributeError(f"module 'epitomic' has no attribute {name!r}")

@@ -1,10 +1,10 @@
-"""Figures on a set of images: error, top-1 and top-5 accuracy, and by class."""
+"""Scores of a network on images, and the figures that follow: error, top-1 and top-5 accuracy, figures by class."""
 
 from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,40 +13,49 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from epitomic.data.feed import Batch
+from epitomic.support.errors import UserError
 
-# In results where the test figures average over several views of each image: how else they were looked at, by name.
-OTHER_WAYS = {"plain": "plain", "center": "centre crop"}
+# Second test of a run whose first averages over several views of each image: key in the results -> name for readers.
+OTHER_WAYS = {"plain": "one view", "center": "centre crop"}
 
 
 @dataclass(frozen=True)
 class Scores:
-    """A network's scores before the softmax, (N, classes), and the labels, (N,)."""
+    """What a network said about some images.
+
+    Attributes:
+        scores: Scores before the softmax, (N, classes).
+        labels: Class numbers, (N,).
+    """
 
     scores: Tensor
     labels: Tensor
 
     @property
     def loss(self) -> float:
-        """The mean log-loss."""
+        """Mean cross-entropy."""
         return F.cross_entropy(self.scores, self.labels).item()
 
     @property
     def errors(self) -> int:
-        """How many images are classified wrongly."""
+        """Number of images that are classified wrongly."""
         return int((self.scores.argmax(1) != self.labels).sum())
 
     @property
     def top5_errors(self) -> int:
-        """Of how many images the label is not among the five highest scores."""
-        highest = self.scores.topk(min(5, self.scores.shape[1]), dim=1).indices
+        """Number of images whose label is not among the five highest scores."""
+        highest = self.scores.topk(min(5, self.scores.shape[1]), dim=1).indices  # (N, 5)
         return len(self.labels) - int((highest == self.labels[:, None]).sum())
 
-    def report(self, classes: tuple[str, ...]) -> dict[str, Any]:
-        """All figures, as JSON can hold them."""
-        from torchmetrics.functional.classification import multiclass_confusion_matrix
+    def confusion(self, classes: int) -> Tensor:
+        """Returns the number of images by label (row) and prediction (column), (classes, classes)."""
+        pairs = classes * self.labels + self.scores.argmax(1)
+        return torch.bincount(pairs, minlength=classes * classes).reshape(classes, classes)
 
+    def report(self, classes: tuple[str, ...]) -> dict[str, Any]:
+        """Returns all figures, as JSON can hold them."""
         count = len(self.labels)
-        matrix = multiclass_confusion_matrix(self.scores.argmax(1), self.labels, num_classes=len(classes))
+        matrix = self.confusion(len(classes))
         right, actual, predicted = matrix.diag(), matrix.sum(1), matrix.sum(0)
         return {
             "images": count,
@@ -63,8 +72,19 @@ class Scores:
                 }
                 for i, name in enumerate(classes)
             },
-            "confusion": matrix.tolist(),  # rows: the label; columns: the prediction
+            "confusion": matrix.tolist(),
         }
+
+
+@contextlib.contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Puts a network into evaluation mode inside the block, and back into its own mode after it."""
+    training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(training)
 
 
 @torch.no_grad()
@@ -73,28 +93,38 @@ def score(
 ) -> Scores:
     """Runs a network over images in evaluation mode.
 
-    Where a batch has several views of each image, (N, V, C, H, W), their class probabilities are averaged, and the
-    score is the logarithm of the average.
+    If a batch has several views of each image, (N, V, C, H, W), their class probabilities are averaged, and the score
+    is the logarithm of the average.
+
+    Args:
+        model: The network.
+        batches: Standardised images and labels.
+        autocast: Context to compute in, such as ``torch.autocast`` (default: none).
     """
-    training = model.training
-    model.eval()
     parameter = next(model.parameters())
     dtype = parameter.dtype if parameter.dtype == torch.float64 else torch.float32
     scores, labels = [], []
-    with autocast or contextlib.nullcontext():
+    with evaluating(model), autocast or contextlib.nullcontext():
         for images, targets in batches:
-            views = images.flatten(0, -4) if images.dim() == 5 else images
+            views = images.flatten(0, -4) if images.dim() == 5 else images  # (N * V, C, H, W)
             outputs = model(views.to(parameter.device, dtype, memory_format=torch.channels_last)).float()
             if images.dim() == 5 and images.shape[1] > 1:
                 outputs = average_probabilities(outputs.unflatten(0, images.shape[:2]))
             scores.append(outputs.cpu())
             labels.append(targets)
-    model.train(training)
     if not scores:
         return Scores(torch.empty(0, 1), torch.empty(0, dtype=torch.long))
     return Scores(torch.cat(scores), torch.cat(labels))
 
 
 def average_probabilities(scores: Tensor) -> Tensor:
-    """(N, V, classes) of V views to (N, classes): the logarithm of the mean of their class probabilities."""
+    """Returns the logarithm of the mean class probabilities of V views: (N, V, classes) -> (N, classes)."""
     return scores.log_softmax(2).logsumexp(1) - math.log(scores.shape[1])
+
+
+def on_device(model: nn.Module, name: str) -> nn.Module:
+    """Moves a network to the device that ``--device`` names, or raises an error if that cannot be used."""
+    try:
+        return model.to(torch.device(name))
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(f"cannot use --device {name} here: {str(error).splitlines()[0]}") from None

@@ -13,13 +13,17 @@ import pytest
 import torch
 from PIL import Image
 
+from epitomic.analysis import robustness
+from epitomic.analysis.matches import match_layers
+from epitomic.analysis.reconstruction import reconstruct
+from epitomic.analysis.robustness_table import read_rows
 from epitomic.cli import main
-from epitomic.visualisation import RunView, match_layers, open_run, reconstruct, robustness
+from epitomic.visualisation import RunFolder, open_run
+from tests.runs import MakeRun
 from tests.training.conftest import SHORT
-from tests.visualisation.conftest import MakeRun, folder, make_run, one_thread  # noqa: F401
 
 
-def test_every_command_draws(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:  # noqa: F811
+def test_every_command_draws(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Image.new("RGBA", (20, 31), "red").save(tmp_path / "red.png")
     out = tmp_path / "out"
     for words in (
@@ -45,13 +49,13 @@ def test_every_command_draws(folder: Path, tmp_path: Path, capsys: pytest.Captur
     assert len(list(csv.DictReader((out / "robustness.csv").open()))) == 5
     assert f"wrote {out / 'robustness'}.md" in text
     assert "predictions changed" in (out / "robustness.md").read_text()
-    assert "all its rises together 0.00" in text
+    assert "sum of all rises 0.00" in text
     assert "relative error" in text
     check_reconstruction(folder, json.loads((out / "many.json").read_text()))
     assert (out / "report.html").is_file()
 
 
-def check_reconstruction(folder: Path, kept: dict[str, Any]) -> None:  # noqa: F811
+def check_reconstruction(folder: Path, kept: dict[str, Any]) -> None:
     run = open_run(folder)
     _, matches = match_layers(run.model, run.to_input(run.test.images[:60]))
     assert kept["images"] == 60
@@ -62,7 +66,7 @@ def check_reconstruction(folder: Path, kept: dict[str, Any]) -> None:  # noqa: F
 
 
 def test_a_robustness_table_grows_run_by_run(
-    make_run: MakeRun,  # noqa: F811
+    make_run: MakeRun,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -76,7 +80,7 @@ def test_a_robustness_table_grows_run_by_run(
     shutil.rmtree("run-0")  # as when the machine is gone: what was measured is not measured again
     assert main([*command, "run-0/", "run-1"]) == 0
     assert Path("all.csv").read_text().startswith(first)
-    assert len(robustness.read_rows(Path("all.csv"))) == 10
+    assert len(read_rows(Path("all.csv"))) == 10
     assert Path("all.md").read_text().startswith("`epitomic robustness run-0 run-1 --shifts 1 --images 20 --out all`")
     assert capsys.readouterr().out.count("wrote all.png") == 2
     shutil.copytree("run-1", "run-2")
@@ -91,11 +95,11 @@ def test_a_robustness_table_grows_run_by_run(
         assert "all.csv has shifts of up to 1 pixels of 20 images, and this would be" in capsys.readouterr().err
     Path("all.csv").write_text("run,shift\nrun-0,1\n")
     assert main([*command, "run-1"]) == 2
-    assert "cannot read all.csv, which is to hold rows" in capsys.readouterr().err
+    assert "cannot read all.csv, which must hold rows" in capsys.readouterr().err
 
 
 def test_what_is_added_meanwhile_stays(
-    make_run: MakeRun,  # noqa: F811
+    make_run: MakeRun,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -105,14 +109,14 @@ def test_what_is_added_meanwhile_stays(
     command = ["robustness", "--images", "20", "--shifts", "1", "--out", "all", "--add"]
     measure = robustness.measure_shifts
 
-    def slow_measure(view: RunView, **options: Any) -> list[robustness.ShiftRow]:
+    def slow_measure(view: RunFolder, **options: Any) -> list[robustness.ShiftRow]:
         monkeypatch.setattr(robustness, "measure_shifts", measure)
         assert main([*command, "run-1"]) == 0
         return measure(view, **options)
 
     monkeypatch.setattr(robustness, "measure_shifts", slow_measure)
     assert main([*command, "run-0"]) == 0
-    assert [row.run for row in robustness.read_rows(Path("all.csv"))] == ["run-1"] * 5 + ["run-0"] * 5
+    assert [row.run for row in read_rows(Path("all.csv"))] == ["run-1"] * 5 + ["run-0"] * 5
 
 
 def test_weights_that_ship_are_drawn_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +137,7 @@ def test_weights_that_ship_are_drawn_too(tmp_path: Path, monkeypatch: pytest.Mon
         ("filters {run} --layer x", "unknown layer 'x'"),
         ("filters {run} --contrast x", "--contrast"),
         ("filters {plain} --epitome 1", "has no epitomes"),
-        ("curves {begun}", "no epoch is over yet"),
+        ("curves {begun}", "no epoch is finished yet"),
         ("curves {run} --metric eror", "unknown --metric 'eror'"),
         ("curves {run} --against hours", "unknown --against 'hours'"),
         ("curves {run} --scale x", "unknown --scale 'x'"),
@@ -156,8 +160,8 @@ def test_weights_that_ship_are_drawn_too(tmp_path: Path, monkeypatch: pytest.Mon
 def test_bad_input_is_one_line_and_code_2(
     words: str,
     message: str,
-    folder: Path,  # noqa: F811
-    make_run: MakeRun,  # noqa: F811
+    folder: Path,
+    make_run: MakeRun,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -197,7 +201,7 @@ def test_training_ends_with_a_report(
     torch.set_num_threads(threads)
 
 
-def test_the_example_runs(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def test_the_example_runs(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     example = Path(__file__).parents[2] / "examples" / "look_at_a_run.py"
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", ["look_at_a_run.py", str(folder)])

@@ -9,8 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-from epitomic.data.sets import CifarSource, IdxSource
+from epitomic.data.small.cifar import CifarSource
+from epitomic.data.small.idx import IdxSource
+from epitomic.data.small.splits import Split
+from epitomic.support.rng import generator
 
 COUNTS = {"train": 12, "t10k": 6}
 
@@ -30,7 +34,7 @@ def idx_source(tmp_path: Path) -> IdxSource:
             raw = gzip.compress(idx(values), mtime=0)
             (folder / f"{prefix}-{name}-ubyte.gz").write_bytes(raw)
             sums.append(hashlib.sha256(raw).hexdigest())
-    return IdxSource("MNIST/raw", ("http://127.0.0.1:9/",), tuple("0123456789"), *sums)
+    return IdxSource("MNIST/raw", ("http://127.0.0.1:9/",), tuple("0123456789"), tuple(sums))
 
 
 @pytest.fixture
@@ -43,14 +47,17 @@ def cifar_source(tmp_path: Path) -> CifarSource:
         records[:, 0] = np.arange(4)
         (folder / f"{name}.bin").write_bytes(records.tobytes())
         sums[name] = hashlib.sha256(records.tobytes()).hexdigest()
-    *train, test = sums.values()
     return CifarSource(
-        binary_folder="cifar-10-batches-bin",
+        folder="cifar-10-batches-bin",
         pickled_folder="cifar-10-batches-py",
         archive="cifar.tar.gz",
         archive_sha256="0" * 64,
         urls=("http://127.0.0.1:9/",),
         classes=tuple("abcdefghij"),
-        train=tuple(train),
-        test=(test,),
+        sha256=tuple(sums.values()),
     )
+
+
+def random_split(count: int = 70, channels: int = 2, size: int = 10) -> Split:
+    images = torch.randint(0, 256, (count, channels, size, size), generator=generator("test"), dtype=torch.uint8)
+    return Split(images, torch.arange(count) % 10)

@@ -1,9 +1,7 @@
-"""The registry's options and the counts of a network."""
+"""The counts of parameters and multiply-adds."""
 
-import pytest
 import torch
 
-from epitomic.errors import UserError
 from epitomic.models import create_model
 from epitomic.models.counting import count
 
@@ -24,9 +22,3 @@ def test_each_layer_has_its_own_parameters() -> None:
 def test_the_dtype_does_not_matter() -> None:
     model = create_model("epitomic_small", image_size=8)
     assert count(model.to(torch.float64), (1, 8, 8)) == count(model.to(torch.float32), (1, 8, 8))
-
-
-def test_what_the_name_says_is_no_option() -> None:
-    for name in ("epitomic_small", "maxout_small", "epitomic"):
-        with pytest.raises(UserError, match=r"option of model .* 'normalize'"):
-            create_model(name, normalize=True)

@@ -1,3 +1,5 @@
+"""Dropout masks that do not depend on the process."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""The networks for fast training on small images."""
+
 from __future__ import annotations
 
 import pytest

@@ -1,3 +1,5 @@
+"""Local response normalisation against torch's."""
+
 from __future__ import annotations
 
 import pytest
@@ -38,3 +40,12 @@ def test_is_krizhevskys_formula() -> None:
 def test_even_size_is_refused() -> None:
     with pytest.raises(ValueError, match="odd"):
         LocalResponseNorm(size=4)
+
+
+def test_torch_func_and_forward_mode_work() -> None:
+    layer, x = LocalResponseNorm(), torch.rand(2, 6, 3, 3, dtype=torch.float64) * 30
+    (expected,) = torch.autograd.grad(layer(x.requires_grad_()).sum(), x)
+    x = x.detach()
+    torch.testing.assert_close(torch.func.grad(lambda x: layer(x).sum())(x), expected)
+    slope = torch.func.jvp(lambda x: layer(x).sum(), (x,), (torch.ones_like(x),))[1]
+    torch.testing.assert_close(slope, expected.sum())

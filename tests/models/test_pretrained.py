@@ -1,3 +1,5 @@
+"""Saving and loading of networks, and the weights that ship with the package."""
+
 from __future__ import annotations
 
 import contextlib
@@ -11,13 +13,14 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from epitomic.data import Standardize, load_set
-from epitomic.data.memory import view_batches
-from epitomic.errors import UserError
+from epitomic.data.small.sets import load_set
+from epitomic.data.small.views import view_batches
+from epitomic.data.standardisation import Standardize
 from epitomic.evaluation import score
 from epitomic.models import create_model, from_pretrained, list_pretrained, save_pretrained
 from epitomic.models.pretrained import SHIPPED
-from tests.data.test_bad_files import VARIANTS, mutate
+from epitomic.support.errors import UserError
+from tests.fuzzing import VARIANTS, mutate
 
 RESULTS = Path(__file__).parents[2] / "results"
 KEYS = ("command", "commit")
@@ -34,38 +37,11 @@ def test_round_trip(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "config.json").read_text())["classes"] == ["a", "b", "c", "d"]
 
 
-@pytest.mark.parametrize(("name", "options"), [("epitomic_small", SMALL), ("epitomic_fast", {"width": 0.25})])
-def test_another_number_of_classes_keeps_the_new_head(tmp_path: Path, name: str, options: dict[str, float]) -> None:
-    model = create_model(name, **options)  # type: ignore[arg-type]
-    save_pretrained(model, tmp_path)
-    other = create_model(name, num_classes=3, pretrained=tmp_path, **options)  # type: ignore[arg-type]
-    own, new = model.state_dict(), other.state_dict()
-    assert all(torch.equal(own[name], new[name]) for name in own if not name.startswith("out."))
-
-
 def test_a_file_of_another_program_loads(tmp_path: Path) -> None:
     model = create_model("epitomic_small", **SMALL)  # type: ignore[arg-type]
     save_pretrained(model, tmp_path)
     save_file(dict(model.state_dict()), tmp_path / "model.safetensors")
     assert torch.equal(from_pretrained(tmp_path).state_dict()["out.weight"], model.state_dict()["out.weight"])
-
-
-def test_what_is_not_given_is_as_it_was_saved(tmp_path: Path) -> None:
-    model = create_model("epitomic_small", batch_norm=True, **SMALL).eval()  # type: ignore[arg-type]
-    save_pretrained(model, tmp_path)
-    again = create_model("epitomic_small", pretrained=tmp_path).eval()
-    assert again.config == model.config
-    images = torch.randn(3, 1, 8, 8)
-    assert torch.equal(again(images), model(images))
-    with pytest.raises(UserError, match="has weights of 'epitomic_small', not of 'maxpool_small'"):
-        create_model("maxpool_small", pretrained=tmp_path)
-    with pytest.raises(UserError, match="or one that ships with the package"):
-        create_model("epitomic_small", pretrained="nothing")
-    with pytest.raises(UserError, match=r"is to say which: .* one of 'cifar10', 'mnist', which ship"):
-        create_model("epitomic_small", pretrained=True)
-    with pytest.raises(UserError, match="none ships with the package"):
-        create_model("maxout_small", pretrained=True)
-    assert create_model("epitomic_small", pretrained=False, **SMALL)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", list_pretrained())
@@ -92,12 +68,6 @@ def test_shipped_weights_are_of_a_published_run(name: str) -> None:
     run = json.loads(path.with_name("results.json").read_text())
     assert trained["test_errors"] == run["test"]["errors"]
     assert trained["validation_error"] == run["validation_error"]
-
-
-def test_what_it_was_trained_with_comes_along() -> None:
-    model = create_model("epitomic_small", pretrained="cifar10")
-    assert model.pretrained_cfg["classes"][:2] == ["airplane", "automobile"]  # type: ignore[index]
-    assert len(model.pretrained_cfg["standardize"]["mean"]) == 3  # type: ignore[index]
 
 
 def test_without_safetensors_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,9 +1,10 @@
+"""The small networks of the paper and those to compare them with."""
+
 from __future__ import annotations
 
 import pytest
 import torch
 
-from epitomic.errors import UserError
 from epitomic.models import count, create_model
 
 SMALL = ["epitomic_small", "epitomic_small_norm", "topographic_small_norm", "maxpool_small", "maxout_small"]
@@ -40,25 +41,3 @@ def test_memory_format_does_not_change_the_result() -> None:
     model = create_model("epitomic_small", in_channels=3, image_size=16).eval()
     images = torch.randn(4, 3, 16, 16)
     assert torch.allclose(model(images), model(images.to(memory_format=torch.channels_last)), atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"image_size": 7}, "from 8 to 64"),
-        ({"image_size": 65}, "from 8 to 64"),
-        ({"num_classes": 0}, "num_classes"),
-        ({"dropout": 1.0}, "dropout"),
-        ({"conv_dropout": -0.1}, "conv_dropout"),
-        ({"width": 0.0}, "width"),
-        ({"batch_nrom": True}, "did you mean 'batch_norm'"),
-    ],
-)
-def test_bad_arguments(arguments: dict[str, object], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        create_model("epitomic_small", **arguments)  # type: ignore[arg-type]
-
-
-def test_unknown_model() -> None:
-    with pytest.raises(UserError, match="did you mean 'epitomic_small'"):
-        create_model("epitomic_smal")

@@ -1,12 +1,14 @@
+"""The whitening layers, which are computed from images."""
+
 from __future__ import annotations
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from epitomic.errors import UserError
 from epitomic.models import create_model
 from epitomic.models.whitening import LOCAL, LocalWhitening, Whitening, _covariance
+from epitomic.support.errors import UserError
 
 
 def test_whitened_patches_are_uncorrelated_and_of_equal_size() -> None:

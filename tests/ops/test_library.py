@@ -1,4 +1,4 @@
-"""The compiled library in a process: turned off, as another target, after a fork."""
+"""The compiled library in another process: turned off, or as another target."""
 
 from __future__ import annotations
 
@@ -33,18 +33,19 @@ def usable_targets() -> list[str]:
 
 @pytest.mark.parametrize("target", usable_targets())
 def test_every_target(target: str) -> None:
-    """Not only the one that this processor would take: each has its own widths of vectors and panels.
+    """Every target has its own width of vectors and panels, so each is tested, not only the best one.
 
-    The channels and epitomes leave a part of a vector, one vector of a panel, a panel and a bit, for every width.
+    The channels and epitomes fill a part of a vector, one vector of a panel, or a panel and a bit, for every width.
     """
     code = f"""
 import torch
 from epitomic.ops import library, native, winograd
-from epitomic.ops.operands import Operands
+from epitomic.ops.operands import Grid, Operands
 assert library.NATIVE.target == "{target}"
 for c, k in ((70, 21), (12, 48), (3, 8), (20, 5), (33, 12)):
     tensors = torch.randn(3, 20, 20, c), torch.randn(k, c, 5, 5), torch.randn(k)
-    case, doubles = (Operands(*ts, None, (3, 3), (2, 2)) for ts in (tensors, [t.double() for t in tensors]))
+    grid = Grid.of_patches((20, 20), (5, 5), (3, 3), (2, 2), (1, 1))
+    case, doubles = (Operands(*ts, None, grid) for ts in (tensors, [t.double() for t in tensors]))
     y, p = native.forward(case)
     want, _ = winograd.forward(doubles)
     print((y - want).abs().max().item() < 1e-3)
@@ -54,22 +55,3 @@ for c, k in ((70, 21), (12, 48), (3, 8), (20, 5), (33, 12)):
     print(*((g - w).abs().max().item() < 1e-2 for g, w in zip(got, want) if g is not None))
 """
     assert run_python(code, EPITOMIC_NATIVE=target).split() == ["True"] * 20
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_works_after_fork() -> None:
-    """The helper threads do not survive a fork, as of a data loader: the child makes its own."""
-    code = """
-import os, torch
-from epitomic.ops import native
-torch.set_num_threads(2)
-from epitomic.ops.operands import Operands
-case = Operands(torch.randn(4, 20, 20, 8), torch.randn(8, 8, 4, 4), None, None, (3, 3), (1, 1))
-y, _ = native.forward(case)
-pid = os.fork()
-if pid == 0:
-    torch.set_num_threads(2)
-    os._exit(0 if torch.equal(native.forward(case)[0], y) else 1)
-raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-"""
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

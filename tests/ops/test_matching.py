@@ -1,10 +1,11 @@
-"""The operator: torch's own checks of schema, fake kernels, strides and autograd."""
+"""Torch's own checks of the operator: schema, fake kernels, strides and autograd."""
 
 import pytest
 import torch
 
 from epitomic.ops.library import NATIVE
-from epitomic.ops.matching import KERNELS, match
+from epitomic.ops.matching import KERNELS, match_operator
+from epitomic.ops.operands import Grid
 
 
 @pytest.mark.parametrize("implementation", KERNELS)
@@ -17,4 +18,5 @@ def test_opcheck(implementation: str, normalised: bool, memory_format: torch.mem
     x = torch.randn(2, 3, 7, 6).contiguous(memory_format=memory_format).requires_grad_()
     epitomes, bias = torch.randn(5, 3, 4, 4, requires_grad=True), torch.randn(5, requires_grad=True)
     gain = torch.rand(5, 4).add(0.5).requires_grad_() if normalised else None
-    torch.library.opcheck(match, (x, epitomes, bias, gain, (3, 3), (2, 2), implementation))
+    grid = Grid.of_patches((7, 6), (4, 4), (3, 3), (2, 2), (0, 0))
+    torch.library.opcheck(match_operator, (x, epitomes, bias, gain, grid.numbers(), implementation))

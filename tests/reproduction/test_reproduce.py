@@ -15,13 +15,18 @@ from pathlib import Path
 import pytest
 
 from epitomic.cli import main
-from epitomic.errors import UserError
-from epitomic.reproduction.results import KEPT, Sample, is_finished
-from epitomic.reproduction.tables import TABLES, Planned, get_table, plan
+from epitomic.reproduction.accuracy_table import OverSeeds
+from epitomic.reproduction.table_plans import TABLES, PlannedRun, get_table, plan_runs
+from epitomic.support.errors import UserError
 from epitomic.training.recipes import get_recipe
+from epitomic.training.run_folder import KEPT
 
 ROOT = Path(__file__).parents[2]
 SHORT = ("--models", "epitomic_small", "maxpool_small", "--seeds", "2", "--epochs", "1", "--model.width", "0.25")
+
+
+def is_kept(folder: Path) -> bool:
+    return all((folder / name).is_file() for name in KEPT)
 
 
 def reproduce(folder: Path, *options: str) -> int:
@@ -104,12 +109,12 @@ def test_goes_on_after_a_signal(tmp_path: Path) -> None:
     process.send_signal(signal.SIGTERM)
     output, _ = process.communicate(timeout=300)
     assert process.returncode == 128 + signal.SIGTERM, output
-    assert "the same command goes on" in output
-    assert not is_finished(tmp_path / "kept" / "epitomic_small-0")
+    assert "repeat the command to continue" in output
+    assert not is_kept(tmp_path / "kept" / "epitomic_small-0")
     epochs = len(metrics.read_text().splitlines())
     assert epochs < 12
     assert subprocess.run(command, capture_output=True, timeout=300, check=False).returncode == 0
-    assert is_finished(tmp_path / "kept" / "epitomic_small-0")
+    assert is_kept(tmp_path / "kept" / "epitomic_small-0")
     facts = json.loads((tmp_path / "kept" / "epitomic_small-0" / "run.json").read_text())
     assert facts["first_step"] == 0 < facts["sessions"][0]["first_step"]  # it did not begin anew
 
@@ -122,7 +127,7 @@ def test_a_run_that_fails_is_told_and_the_others_go_on(tmp_path: Path, capsys: p
     shown = capsys.readouterr().out
     assert "epitomic_small-0 failed: exit status 2" in shown
     assert "recipe.json has no setting" in shown
-    assert is_finished(tmp_path / "kept" / "maxpool_small-0")
+    assert is_kept(tmp_path / "kept" / "maxpool_small-0")
 
 
 @pytest.mark.parametrize(
@@ -131,7 +136,7 @@ def test_a_run_that_fails_is_told_and_the_others_go_on(tmp_path: Path, capsys: p
         (["mnits"], "did you mean 'mnist'"),
         (["digits", "--jobs", "0"], "--jobs must be at least 1"),
         (["digits", "--models", "alexnet"], "unknown network of this table 'alexnet'"),
-        (["digits", "--epochs", "2"], "name a folder for it with --out"),
+        (["digits", "--epochs", "2"], "add --out with a folder for it"),
         (["digits", "--model", "maxpool_small", "--out", "x"], "--model is the table's to choose: see --models"),
         (["digits", "--seed", "5", "--out", "x"], "--seed is the table's to choose: see --seeds"),
     ],
@@ -150,20 +155,20 @@ def test_tables_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("name", TABLES)
 def test_plans_are_whole_and_grow_evenly(name: str) -> None:
     table = TABLES[name]
-    planned = list(plan(table))
+    planned = list(plan_runs(table))
     assert len(set(planned)) == len(planned) == sum(table.seeds.values())
     assert [one.seed for one in planned] == sorted(one.seed for one in planned)
     for one in planned:
-        assert one.resolve(get_recipe(table.recipe)).model.name == one.model
+        assert one.resolve(get_recipe(table.name)).model.name == one.model
 
 
 def test_differences_have_the_standard_error() -> None:
-    a, b = Sample([0.1, 0.2, 0.3]), Sample([0.5, 0.7])
+    a, b = OverSeeds([0.1, 0.2, 0.3]), OverSeeds([0.5, 0.7])
     value, error = b.minus(a)
     assert math.isclose(value, 0.4)
     assert error is not None
     assert math.isclose(error, math.sqrt(0.01 / 3 + 0.02 / 2))
-    assert Sample([1.0]).minus(a)[1] is None
+    assert OverSeeds([1.0]).minus(a)[1] is None
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -178,4 +183,4 @@ def test_published_tables_are_what_their_runs_say(name: str, capsys: pytest.Capt
 def test_unknown_tables_are_errors() -> None:
     with pytest.raises(UserError, match="unknown table"):
         get_table("nothing")
-    assert Planned("a", 1).name == "a-1"
+    assert PlannedRun("a", 1).name == "a-1"

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 import torch
 
-from epitomic import tensorfile
-from epitomic.errors import UserError
 from epitomic.models import create_model
-from epitomic.tensorfile import load_tensors, save_tensors
+from epitomic.support import tensorfile
+from epitomic.support.errors import UserError
+from epitomic.support.tensorfile import load_tensors, save_tensors
 from epitomic.training import checkpoint
 from epitomic.training.checkpoint import Checkpoints
 from epitomic.training.optimizer import create_optimizer
 from epitomic.training.recipe import Optimizer
-from tests.data.test_bad_files import VARIANTS, Evil, mutate
+from tests.fuzzing import VARIANTS, mutate
 
 TENSORS = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.tensor(3), "c": torch.empty(0, 2)}
 
@@ -71,9 +71,14 @@ def test_all_damaged_is_an_error_and_overwrites_nothing(tmp_path: Path) -> None:
     checkpoints = save(tmp_path, 1, 2)
     for path in checkpoints.files():
         path.write_bytes(b"junk")
-    with pytest.raises(UserError, match=r"no checkpoint in .* is whole"):
+    with pytest.raises(UserError, match=r"no checkpoint in .* is intact"):
         checkpoints.load()
     assert [p.read_bytes() for p in checkpoints.files()] == [b"junk", b"junk"]
+
+
+class Evil:
+    def __reduce__(self) -> tuple[object, tuple[str]]:
+        return os.system, ("touch executed",)
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
@@ -86,7 +91,7 @@ def test_a_malicious_pickle_runs_nothing(how: str, tmp_path: Path, monkeypatch: 
         path.write_bytes(pickle.dumps(Evil()))
     else:
         torch.save(Evil(), path)
-    with pytest.raises(UserError, match="damaged or is no safetensors file"):
+    with pytest.raises(UserError, match="damaged or not a safetensors file"):
         checkpoints.load()
     assert not (tmp_path / "executed").exists()
 

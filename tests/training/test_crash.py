@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.training.conftest import command, run
-from tests.training.test_run import assert_same
+from tests.training.test_trainer import assert_same
 
 
 def crash_until_done(out: Path, kills: int, seed: int, *options: str, devices: int = 1) -> int:

@@ -11,15 +11,15 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from epitomic.data import Part
-from epitomic.errors import UserError
+from epitomic.data.feed import Part
 from epitomic.evaluation import score
 from epitomic.models import from_pretrained
-from epitomic.training.run import Run
+from epitomic.support.errors import UserError
+from epitomic.training.run_folder import RunFolder
 from epitomic.training.setup import Settings, open_feed
 from tests.training.conftest import SHORT, command, run
 from tests.training.test_crash import crash_until_done
-from tests.training.test_run import assert_same
+from tests.training.test_trainer import assert_same
 
 ONE_EPOCH = (*SHORT[:4], "1", *SHORT[5:], "--ema", "0")  # `--epochs 1`; dropout and augmentation are on
 
@@ -55,7 +55,7 @@ def test_batch_norms_are_those_of_the_first_process(tmp_path: Path) -> None:
     options = ("--devices", "2", "--model.batch_norm", "true", "--epochs", "2", "--keep", "last")
     straight, out = tmp_path / "straight", tmp_path / "run"
     subprocess.run(command(straight, *options), capture_output=True, timeout=300, check=True)
-    recipe = Run(straight).read_recipe()
+    recipe = RunFolder(straight).read_recipe()
     validation = open_feed(recipe, Settings()).validation(Part())
     assert score(from_pretrained(straight), validation).loss == pytest.approx(last_row(straight)["val_loss"], rel=1e-6)
     assert crash_until_done(out, 1, 0, *options[2:], devices=2) == 1
@@ -80,7 +80,7 @@ def test_what_another_process_or_machine_alone_meets_is_told(
 
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("LOCAL_RANK", local)
-    monkeypatch.setattr("epitomic.training.loop.train", fail)
+    monkeypatch.setattr("epitomic.training.experiment.train", fail)
     monkeypatch.setattr("torch.distributed.is_initialized", lambda: begun)
     finished = run(tmp_path / "run")
     assert (finished.returncode, finished.stderr) == (2, told)

@@ -15,7 +15,7 @@ from epitomic.cli import main
 from tests.photographs import make_folders
 from tests.training.conftest import command, run
 from tests.training.test_distributed import assert_close
-from tests.training.test_run import assert_same
+from tests.training.test_trainer import assert_same
 
 SMALL = (
     *("imagenette", "--model", "maxpool_small", "--width", "0.25", "--photographs.size", "24", "--crop", "20"),
@@ -104,7 +104,7 @@ def test_two_processes_agree_with_one(data: Path, tmp_path: Path) -> None:
 
 def spoil_image(store: Path, count: int) -> None:
     """Alters a byte of some images."""
-    from epitomic.data.store import StoreImages
+    from epitomic.data.photographs.store import StoreImages
 
     path = store / "train/shard-00000.arrow"
     raw, table = bytearray(path.read_bytes()), StoreImages(store, "train").table
@@ -122,7 +122,7 @@ def test_a_bad_image_is_skipped_counted_and_reported(
     assert result.returncode == 2
     assert "1 of 42 images cannot be read, more than 1 %" in result.stderr
     assert "checksum" in result.stderr
-    monkeypatch.setattr("epitomic.training.loop.BAD_SHARE", 0.05)
+    monkeypatch.setattr("epitomic.training.trainer.BAD_SHARE", 0.05)
     result = run(tmp_path / "run", recipe=options(tmp_path))
     assert result.returncode == 0, result.stderr
     assert result.stderr.count("epitomic: skipped ") == 2
@@ -160,7 +160,7 @@ def test_resuming_with_other_images_is_refused(finished: Path, data: Path, tmp_p
         ("transfer {run} {data}/store --features pixel", "did you mean 'pixels'"),
         ("transfer {run} {data}/store --splits 0", "--splits must be at least 1"),
         ("features {run} {data}/store --out {new}.txt", "--out must end in"),
-        ("features {run} {data}/store --out {data}/there.npz", "is there already"),
+        ("features {run} {data}/store --out {data}/there.npz", "exists already"),
     ],
 )
 def test_bad_input_is_one_line_and_code_2(

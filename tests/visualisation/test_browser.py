@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from epitomic.visualisation import open_run
 from epitomic.visualisation.report import write_report
-from tests.visualisation.browser import chromium, find_chromium
-from tests.visualisation.conftest import MakeRun
+from tests.runs import MakeRun
 
-pytestmark = pytest.mark.skipif(find_chromium() is None, reason="there is no Chromium on this machine")
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+CHROMIUM = next((path for name in NAMES if (path := shutil.which(name))), None)
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
 
 SHOWN = "Array.from(document.images).every(i => i.complete && i.naturalWidth > 0)"
 WIDE = (  # what sticks out of the window, but for what scrolls on its own
@@ -55,32 +64,52 @@ def pages(make_run: MakeRun, tmp_path_factory: pytest.TempPathFactory) -> list[P
     return [out / "one.html", out / "two.html"]
 
 
-def test_it_opens_and_can_be_clicked_through(pages: list[Path], tmp_path: Path) -> None:
-    with chromium(tmp_path) as page:
-        for path in pages:
-            for width in (390, 1440):
-                for dark in (False, True):
-                    page.open(path, width=width, dark=dark)
-                    assert page.run(SHOWN)
-                    assert page.run("document.documentElement.scrollWidth") <= width
-                    assert page.run(WIDE) == []
-                    assert page.run(SMALLEST) >= 11
-                    assert page.run(FAINTEST) >= 4.5
-                    assert page.run("document.querySelector('.matrix tbody th').offsetWidth") < width / 2
-                    background = page.run("getComputedStyle(document.body).backgroundColor")
-                    red = int(background.partition("(")[2].partition(",")[0])
-                    assert (red < 60) == dark
-                    chart = page.run("document.querySelector('.chart img').currentSrc.length")
-                    assert chart > 1000
-            for number in range(1, page.run("document.querySelectorAll('nav a').length") + 1):
-                page.click(f"nav a:nth-child({number})")
-                key = page.run(f"document.querySelector('nav a:nth-child({number})').getAttribute('href')")
-                assert page.run("location.hash") == key
-            for number in range(page.run("document.querySelectorAll('details').length")):
-                page.run(f"document.querySelectorAll('summary')[{number}].setAttribute('data-test', {number})")
-                page.click(f"summary[data-test='{number}']")
-                assert page.run(f"document.querySelectorAll('details')[{number}].open")
-            assert page.run(SHOWN)
-            assert page.run(WIDE) == []
-        assert page.problems == []
-        assert {request.partition("#")[0] for request in page.requests} == {path.resolve().as_uri() for path in pages}
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """The system's Chromium, without a window."""
+    with sync_api.sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1440])
+@pytest.mark.parametrize("number", [0, 1], ids=["one-run", "two-runs"])
+def test_it_opens_and_can_be_clicked_through(
+    pages: list[Path], browser: Browser, number: int, width: int, dark: bool
+) -> None:
+    page = browser.new_page(
+        viewport={"width": width, "height": 900},
+        is_mobile=width < 600,
+        color_scheme="dark" if dark else "light",
+        reduced_motion="reduce",
+    )
+    problems: list[str] = []
+    requests: list[str] = []
+    page.on("console", lambda message: problems.append(message.text))
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("request", lambda request: requests.append(request.url))
+    address = pages[number].resolve().as_uri()
+    page.goto(address)
+    assert page.evaluate(SHOWN)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate(WIDE) == []
+    assert page.evaluate(SMALLEST) >= 11
+    assert page.evaluate(FAINTEST) >= 4.5
+    assert page.evaluate("document.querySelector('.matrix tbody th').offsetWidth") < width / 2
+    background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    red = int(background.partition("(")[2].partition(",")[0])
+    assert (red < 60) == dark
+    assert page.evaluate("document.querySelector('.chart img').currentSrc.length") > 1000
+    for link in page.locator("nav a").all():
+        link.click()
+        assert page.evaluate("location.hash") == link.get_attribute("href")
+    for place, summary in enumerate(page.locator("summary").all()):
+        summary.click()
+        assert page.evaluate(f"document.querySelectorAll('details')[{place}].open")
+    assert page.evaluate(SHOWN)
+    assert page.evaluate(WIDE) == []
+    assert problems == []
+    assert {url.partition("#")[0] for url in requests if not url.startswith("data:")} == {address}
+    page.close()

@@ -8,18 +8,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from epitomic.data.crops import Photographs, center_crop
-from epitomic.data.folders import FolderImages, list_images
-from epitomic.errors import UserError
+from epitomic.data.photographs.crops import Photographs, center_crop
+from epitomic.data.photographs.folders import FolderImages, list_images
 from epitomic.models import create_model, save_pretrained
+from epitomic.support.errors import UserError
+from epitomic.training.run_folder import RunFolder
 from epitomic.visualisation import open_run
 from epitomic.visualisation.report import write_report
-from epitomic.visualisation.runs import RunView
 from tests.photographs import CLASSES, make_folders
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> RunView:
+def run(tmp_path: Path) -> RunFolder:
     make_folders(tmp_path / "imagenette", train=1, val=4)
     torch.manual_seed(0)
     model = create_model("epitomic_small", num_classes=3, in_channels=3, image_size=20, width=0.25)
@@ -33,7 +33,7 @@ def run(tmp_path: Path) -> RunView:
     return open_run(tmp_path / "run", str(tmp_path))
 
 
-def test_centre_crops_of_all_classes(run: RunView, tmp_path: Path) -> None:
+def test_centre_crops_of_all_classes(run: RunFolder, tmp_path: Path) -> None:
     source = FolderImages(list_images(tmp_path / "imagenette/val"), 24)
     crops = [torch.from_numpy(center_crop(source.read(i), 20)[0].copy()).permute(2, 0, 1) for i in range(12)]
     assert run.test.labels.bincount().tolist() == [4, 4, 4]
@@ -42,15 +42,15 @@ def test_centre_crops_of_all_classes(run: RunView, tmp_path: Path) -> None:
         assert any(torch.equal(image, crops[i]) for i in range(4 * label, 4 * label + 4))
 
 
-def test_the_report_shows_them(run: RunView, tmp_path: Path) -> None:
+def test_the_report_shows_them(run: RunFolder, tmp_path: Path) -> None:
     write_report([run], tmp_path / "page.html", images=12)
     page = (tmp_path / "page.html").read_text()
-    assert "Of 12 test images." in page
+    assert "The worst among 12 test images." in page
     for section in ("positions", "matches", "robustness", "mistakes"):
         assert f"id={section}" in page or f'id="{section}"' in page
 
 
-def test_other_classes_are_told(run: RunView, tmp_path: Path) -> None:
+def test_other_classes_are_told(run: RunFolder, tmp_path: Path) -> None:
     for split in ("train", "val"):
         (tmp_path / "imagenette" / split / "cat").rename(tmp_path / "imagenette" / split / "dog")
     with pytest.raises(UserError, match="it lacks cat"):

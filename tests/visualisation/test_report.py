@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from epitomic.errors import UserError
-from epitomic.visualisation import explain, explain_figure, measure_shifts, open_run, sections
-from epitomic.visualisation.collect import RunReport
-from epitomic.visualisation.report import write_report
-from tests.visualisation.conftest import MakeRun
+from epitomic.analysis.explanation import explain
+from epitomic.analysis.findings import Findings
+from epitomic.analysis.robustness import measure_shifts
+from epitomic.support.errors import UserError
+from epitomic.visualisation import explain_figure, open_run
+from epitomic.visualisation.report import render, write_report
+from tests.runs import MakeRun
 
 SECTIONS = ["curves", "epitomes", "positions", "matches", "robustness", "classes", "mistakes", "time", "facts"]
 
@@ -36,6 +38,16 @@ class Reader(HTMLParser):
 
     def sections(self) -> list[str | None]:
         return [attributes["id"] for tag, attributes in self.tags if tag == "section"]
+
+
+def section(page: str, name: str) -> str:
+    """The markup of one section."""
+    return page.partition(f'<section id="{name}">')[2].partition("</section>")[0]
+
+
+def overview(page: str) -> str:
+    """The markup above the sections."""
+    return page.partition("<header>")[2].partition("</header>")[0]
 
 
 @pytest.fixture(scope="module")
@@ -97,12 +109,12 @@ def test_several_runs_are_compared(make_run: MakeRun, tmp_path: Path) -> None:
 @pytest.mark.parametrize("swapped", [False, True])
 def test_runs_that_were_shifted_less_far_have_dashes(folder: Path, make_run: MakeRun, swapped: bool) -> None:
     reports = [
-        RunReport(run, shifts=measure_shifts(run, most=most, images=images))
+        Findings(run, shifts=measure_shifts(run, maximum=most, images=images))
         for run, most, images in ((open_run(folder), 1, 20), (open_run(make_run("maxpool_small")), 3, 30))
     ]
-    markup = sections.robustness(reports[::-1] if swapped else reports)
+    markup = section(render(reports[::-1] if swapped else reports), "robustness")
     assert {len(re.findall("<t[hd][ >]", row)) for row in re.findall("<tr>(.*?)</tr>", markup)} == {5}
-    rows = dict(re.findall(r"<th scope=row>([^<]*)</th>(.*?)</tr>", markup))
+    rows = dict(re.findall(r'<th scope="row">([^<]*)</th>(.*?)</tr>', markup))
     assert rows["epitomic_small, error"].endswith("<td>–</td><td>–</td>")  # noqa: RUF001
     assert "–" not in rows["maxpool_small, error"]  # noqa: RUF001
     assert "20 to 30 test images" in markup
@@ -139,7 +151,7 @@ def test_weights_alone_are_shown_without_classes_or_a_recipe(folder: Path, tmp_p
     alts = [a.get("alt") for tag, a in reader.tags if tag == "img"]
     labels = sorted(set(run.test.labels[:20].tolist()))[:6]
     assert [alt for alt in alts if alt and alt.startswith("test image")] == [f"test image of class {c}" for c in labels]
-    assert any("its class: " in t.get_text() for t in explain_figure(run, explain(run, 0)).texts)
+    assert any("true class: " in t.get_text() for t in explain_figure(run, explain(run, 0)).texts)
 
 
 def test_a_finished_run_whose_weights_are_elsewhere_is_no_unfinished_one(folder: Path, tmp_path: Path) -> None:
@@ -160,18 +172,18 @@ def test_a_finished_run_whose_weights_are_elsewhere_is_no_unfinished_one(folder:
 
 def test_each_run_has_its_own_row_of_last_figures(make_run: MakeRun) -> None:
     runs = [open_run(make_run(seed=seed)) for seed in (0, 1)]
-    markup = sections.convergence([RunReport(run) for run in runs])
-    assert [f"<th scope=row>epitomic_small, seed {seed}</th>" in markup for seed in (0, 1)] == [True, True]
+    markup = section(render([Findings(run) for run in runs]), "curves")
+    assert [f'<th scope="row">epitomic_small, seed {seed}</th>' in markup for seed in (0, 1)] == [True, True]
 
 
 def test_the_plain_error_stands_beside_that_of_averaged_views(make_run: MakeRun) -> None:
     folder = make_run()
     results = json.loads((folder / "results.json").read_text())
-    assert "plain" not in sections.overview([RunReport(open_run(folder))])
+    assert "plain" not in overview(render([Findings(open_run(folder))]))
     (folder / "results.json").write_text(json.dumps({**results, "plain": {**results["test"], "error": 0.0745}}))
-    report = RunReport(open_run(folder))
-    assert "test error (plain: 7.45 %)" in sections.overview([report])
-    assert sections.overview([report, report]).count("(plain: 7.45 %)") == 2
+    report = Findings(open_run(folder))
+    assert "test error (one view: 7.45 %)" in overview(render([report]))
+    assert overview(render([report, report])).count("(one view: 7.45 %)") == 2
 
 
 def test_without_the_data_it_says_how_to_get_it(folder: Path, tmp_path: Path) -> None:
@@ -179,7 +191,7 @@ def test_without_the_data_it_says_how_to_get_it(folder: Path, tmp_path: Path) ->
     shutil.copytree(folder, copy)
     config = json.loads((copy / "config.json").read_text())
     (copy / "config.json").write_text(json.dumps({**config, "dataset": "cifar10"}))
-    (tmp_path / "data" / "cifar-10-batches-py").mkdir(parents=True)  # there, and empty: nothing to download
+    (tmp_path / "data" / "cifar-10-batches-py").mkdir(parents=True)  # refused, so that nothing is downloaded
     write_report([open_run(copy, str(tmp_path / "data"))], tmp_path / "page.html", images=20)
     reader = Reader((tmp_path / "page.html").read_text())
     assert reader.sections() == ["curves", "epitomes", "classes", "facts"]

@@ -1,1 +1,1 @@
-"""Honest timings of the layer against the pair it replaces: interleaved in one run, the pair in its best layout."""
+"""Timings of the layer against the pair that it replaces: interleaved in one run, the pair in its faster layout."""

@@ -1,4 +1,4 @@
-"""The benchmark's picture: how many times as fast as the pair, a bar for each layer, algorithm and mode."""
+"""Draws the benchmark: one bar per layer, algorithm and mode. Its length is the speed-up over conv2d + max_pool2d."""
 
 from __future__ import annotations
 
@@ -7,34 +7,33 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from epitomic.bench.run import Row
+from epitomic.bench.contest import LayerResult
 from epitomic.visualisation.style import LIGHT, drawing, encode_figure
 
-NAMES = {"native": "native kernel", "winograd": "torch calls only"}  # of algorithms, for who does not know them
-FAINT = 0.45  # opacity of the forward passes
-BAR = 0.16  # inches
+NAMES = {"native": "native kernel", "winograd": "torch calls only"}  # algorithm -> its name for newcomers
+FAINT = 0.45  # opacity of the bars of forward passes
+BAR = 0.16  # height of a bar in inches
 
 
-def save_picture(rows: Sequence[Row], path: Path) -> Path:
-    """Draws the rows, and writes them to a PNG file; returns it."""
+def save_picture(results: Sequence[LayerResult], path: Path) -> None:
+    """Draws the results and writes them to a PNG file."""
     with drawing():
         figure = Figure(layout="constrained")
-        plot(rows, figure)
+        draw_speedups(results, figure)
         path.write_bytes(encode_figure(figure, "png"))
-    return path
 
 
-def plot(rows: Sequence[Row], figure: Figure) -> None:
-    """Speed-up over the pair on a figure, whose height it sets; quartiles as whiskers."""
+def draw_speedups(results: Sequence[LayerResult], figure: Figure) -> None:
+    """Draws bars with the quartiles as whiskers, and sets the height of the figure."""
     axes = figure.subplots()
-    cases = list(dict.fromkeys(row.case for row in rows))
-    algorithms = list(dict.fromkeys((row.algorithm, row.normalize) for row in rows))
+    cases = list(dict.fromkeys(r.case for r in results))
+    algorithms = list(dict.fromkeys((r.algorithm, r.normalize) for r in results))
     kinds = [(*algorithm, mode) for algorithm in algorithms for mode in ("training", "forward")]
     height = 0.8 / len(kinds)
     for i, (algorithm, normalize, mode) in enumerate(kinds):
-        mine = [row for row in rows if (row.algorithm, row.normalize, row.mode) == (algorithm, normalize, mode)]
-        at = [cases.index(row.case) + (i - (len(kinds) - 1) / 2) * height for row in mine]
-        middle, low, high = zip(*((row.speedup.median, *row.speedup.spread) for row in mine), strict=True)
+        shown = [r for r in results if (r.algorithm, r.normalize, r.mode) == (algorithm, normalize, mode)]
+        at = [cases.index(r.case) + (i - (len(kinds) - 1) / 2) * height for r in shown]
+        middle, low, high = zip(*((r.speedup.median, *r.speedup.quartiles) for r in shown), strict=True)
         colour = LIGHT.series[algorithms.index((algorithm, normalize)) % len(LIGHT.series)]
         opacity = FAINT if mode == "forward" else 1.0
         label = f"{NAMES.get(algorithm, algorithm)}{' + norm' if normalize else ''}, {mode}"
@@ -50,7 +49,7 @@ def plot(rows: Sequence[Row], figure: Figure) -> None:
     axes.spines["left"].set_visible(False)
     axes.invert_yaxis()
     axes.margins(y=0.01)
-    axes.set_xlim(0, 1.08 * max(row.speedup.spread[1] for row in rows))
-    axes.set_xlabel("times as fast as conv2d + max_pool2d (1: as fast) of equal output; quartiles")
+    axes.set_xlim(0, 1.08 * max(r.speedup.quartiles[1] for r in results))
+    axes.set_xlabel("speed-up over conv2d + max_pool2d of equal output (1: equally fast); lines: quartiles")
     figure.legend(loc="outside upper right", ncols=min(4, len(kinds)))
     figure.set_size_inches(9, 1.1 + (1.25 * BAR * len(kinds)) * len(cases))

@@ -1,22 +1,26 @@
-"""Timings that can be compared: every contestant once a repetition, in turn, and ratios within the repetition."""
+"""Timings that can be compared: every contestant runs once a repetition, and ratios are taken within it."""
 
 from __future__ import annotations
 
 import gc
 import statistics
 import time
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
 
-MODES = ("forward", "training")
+Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Repeated measurements of one thing."""
+    """Repeated measurements of one thing, one value for each repetition.
+
+    >>> print(Sample((4.0, 6.0, 8.0)) / Sample((2.0, 2.0, 2.0)))
+    3.00 (2.50-3.50)
+    """
 
     values: tuple[float, ...]
 
@@ -26,30 +30,38 @@ class Sample:
         return statistics.median(self.values)
 
     @property
-    def spread(self) -> tuple[float, float]:
-        """First and third quartile."""
+    def quartiles(self) -> tuple[float, float]:
+        """The first and the third quartile."""
         if len(self.values) < 2:
             return self.values[0], self.values[0]
         low, _, high = statistics.quantiles(self.values, n=4, method="inclusive")
         return low, high
 
     def __mul__(self, factor: float) -> Sample:
-        return Sample(tuple(v * factor for v in self.values))
+        return Sample(tuple(value * factor for value in self.values))
 
     def __truediv__(self, other: Sample) -> Sample:
-        """Ratios, repetition by repetition."""
+        """Returns the ratio within each repetition."""
         return Sample(tuple(a / b for a, b in zip(self.values, other.values, strict=True)))
 
     def __str__(self) -> str:
-        low, high = self.spread
+        low, high = self.quartiles
         return f"{self.median:.2f} ({low:.2f}-{high:.2f})"
 
 
-Key = TypeVar("Key", bound=Hashable)
+def interleaved(
+    functions: Mapping[Key, Callable[[], object]], repetitions: int, tell: Callable[[int], object] = lambda done: None
+) -> dict[Key, Sample]:
+    """Times each function in turn, once a repetition; a repetition that does not count comes first.
 
+    Args:
+        functions: What to time.
+        repetitions: How many times to time each.
+        tell: Called after each repetition with the number of repetitions so far.
 
-def interleaved(functions: Mapping[Key, Callable[[], object]], repetitions: int) -> Iterator[dict[Key, Sample]]:
-    """Times each function once a repetition, in turn, after a warm-up; yields what is known after each repetition."""
+    Returns:
+        The seconds of each function.
+    """
     times: dict[Key, list[float]] = {name: [] for name in functions}
     for repetition in range(repetitions + 1):
         for name, function in functions.items():
@@ -59,11 +71,12 @@ def interleaved(functions: Mapping[Key, Callable[[], object]], repetitions: int)
             if repetition:
                 times[name].append(time.perf_counter() - start)
         if repetition:
-            yield {name: Sample(tuple(values)) for name, values in times.items()}
+            tell(repetition)
+    return {name: Sample(tuple(values)) for name, values in times.items()}
 
 
 def best_gemm(seconds: float = 0.5) -> float:
-    """The best float32 GFLOP/s of a matrix product on this machine now, over some sizes."""
+    """Returns the best float32 GFLOP/s that a matrix product reaches on this machine now."""
     best = 0.0
     for n in (512, 1024, 2048):
         a, b, out = torch.randn(n, n), torch.randn(n, n), torch.empty(n, n)

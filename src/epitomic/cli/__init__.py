@@ -1,4 +1,4 @@
-"""The command line: ``epitomic COMMAND``. One module a command, imported only when it runs."""
+"""The command line: ``epitomic COMMAND``. Each command has a module here, which is imported only when it runs."""
 
 from __future__ import annotations
 
@@ -10,39 +10,60 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from epitomic._version import __version__
-from epitomic.errors import UserError, unknown
+from epitomic.support.errors import UserError, unknown
+from epitomic.training.exit import end_process
 
-# Command -> one line of help. Each has a module here with ``configure(parser)`` and ``run(args) -> exit status``.
-COMMANDS = {
-    "train": "train a network by a recipe",
-    "prepare": "make a store of photographs from class folders",
-    "evaluate": "test error and per-class figures of a trained network",
-    "transfer": "classify other images by a trained network's features",
-    "features": "those features, one vector an image, to a file",
-    "models": "the networks: layers, parameters, multiply-adds",
-    "filters": "draw the first layer's epitomes, one epitome's filters, or a deeper layer's patches",
-    "curves": "draw the convergence of runs, against epochs or seconds",
-    "explain": "what each epitomic layer matched on one image, and the image rebuilt",
-    "robustness": "error against the shift of the test images",
-    "report": "one page on one run or several, in one file",
-    "reproduce": "make one of the published tables: every network, every seed",
-    "bench": "time the layer against conv2d + max_pool2d, side by side",
-    "info": "versions, processor, and which kernels are in use here and why not the others",
+# What a person wants -> command -> what comes out of it.
+# The module of a command has ``configure(parser)`` and ``run(args) -> exit status``.
+GROUPS = {
+    "train and test": {
+        "prepare": "turn folders of photographs into a store that training reads",
+        "train": "train a network by a recipe: a folder with weights, curves and a report",
+        "evaluate": "test a trained network: its error, and the figures of each class",
+        "transfer": "classify other images by a network's features: accuracy over random splits",
+        "robustness": "shift the test images: a table and a picture of the error at each shift",
+    },
+    "look": {
+        "report": "a web page, in one file, about one run or several",
+        "curves": "a picture of how runs converge, over epochs or over time",
+        "filters": "a picture of a layer's epitomes, filters or favourite patches",
+        "explain": "a picture of what each layer matched in one image, and the image rebuilt",
+        "diagram": "pictures that explain what an epitome is",
+    },
+    "deploy": {
+        "models": "a list of the networks: layers, parameters, multiply-adds",
+        "features": "a file with one feature vector for each image",
+    },
+    "reproduce": {
+        "reproduce": "a table of the paper: trains every network with every seed",
+    },
+    "this machine": {
+        "info": "versions, processor, and which kernels are in use here",
+        "bench": "timings of the layer against conv2d + max_pool2d, side by side",
+    },
 }
+COMMANDS = [name for commands in GROUPS.values() for name in commands]
 
-# What is not installed with the layer alone -> the extra that it is in.
+# Package that the layer alone does not need -> the extra that installs it.
 EXTRAS = {
-    **dict.fromkeys(
-        ("lightning_fabric", "numpy", "pooch", "rich", "safetensors", "sklearn", "tensorboard", "torchmetrics"), "train"
-    ),
+    **dict.fromkeys(("lightning_fabric", "numpy", "pooch", "rich", "safetensors", "sklearn", "tensorboard"), "train"),
     **dict.fromkeys(("datasets", "PIL"), "images"),
     "matplotlib": "plots",
 }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command; returns the exit status: 0, or 2 for what the user can mend."""
-    args = list(sys.argv[1:] if argv is None else argv)
+    """Runs one command and returns its exit status, which is 2 for errors that the user can mend.
+
+    Without ``argv``, the command is this process's own, and a training that used several processes ends the process.
+    """
+    status = _run(list(sys.argv[1:] if argv is None else argv))
+    if argv is None:
+        end_process(status)
+    return status
+
+
+def _run(args: list[str]) -> int:
     try:
         return _dispatch(args)
     except UserError as error:
@@ -60,14 +81,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _dispatch(args: list[str]) -> int:
+    groups = (
+        f"{title}:\n" + "".join(f"  {name:<12}{text}\n" for name, text in commands.items())
+        for title, commands in GROUPS.items()
+    )
     parser = argparse.ArgumentParser(
         prog="epitomic",
-        description="Epitomic convolution: layers, networks, training and the paper's experiments.",
-        epilog="commands:\n" + "".join(f"  {name:<12}{text}\n" for name, text in COMMANDS.items()),
+        usage="epitomic COMMAND [options]",
+        description="Epitomic convolution: the layer, its networks, their training, and the paper's experiments.",
+        epilog="\n".join(groups) + "\n`epitomic COMMAND --help` explains a command and its options.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"epitomic {__version__}")
-    parser.add_argument("command", metavar="COMMAND", help="one of these; `epitomic COMMAND --help` tells more")
+    parser.add_argument("--version", action="version", version=f"epitomic {__version__}", help="show the version")
+    parser.add_argument("command", metavar="COMMAND", help="one of the commands below")
     if not args:
         parser.print_help()
         return 2
@@ -79,38 +105,47 @@ def _dispatch(args: list[str]) -> int:
         prog=f"epitomic {name}", description=module.__doc__, formatter_class=_Formatter, allow_abbrev=False
     )
     module.configure(command)
+    arguments = (_shown(action) for action in command._get_positional_actions())
+    command.usage = " ".join([command.prog, *arguments, "[options]"])  # the help lists the options below
     status: int = module.run(command.parse_args(args[1:]))
     return status
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says in one line what is wrong with the options, and which ones are near."""
+    """Parses a command's options, and says in one line what is wrong with them."""
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As ``argparse``, but for options that are not there, and for - in place of _ in those that are."""
+        """Parses as argparse does; accepts underscores in options, and suggests names for unknown ones."""
         values, rest = self.parse_known_args([self._spelled(word) for word in args], namespace)
         if rest and not rest[0].startswith("-"):
-            raise UserError(f"one argument too many: {rest[0]!r}; `{self.prog} --help` lists what there is")
+            raise UserError(f"one argument too many: {rest[0]!r}; `{self.prog} --help` lists the arguments")
         if rest:
             known = [option for option in self._option_string_actions if option.startswith("--")]
             raise unknown("option", rest[0].partition("=")[0], known)
         return values
 
     def _spelled(self, word: str) -> str:
-        """``--batch-size`` as ``--batch_size`` where that is its name, ``--data_dir`` as ``--data-dir``."""
+        """Returns ``--batch-size`` for ``--batch_size``."""
         name, equals, value = word.partition("=")
-        spellings = (name, "--" + name[2:].replace("-", "_"), "--" + name[2:].replace("_", "-"))
-        known = next((s for s in spellings if s in self._option_string_actions), name) if name[:2] == "--" else name
-        return known + equals + value
+        dashed = name.replace("_", "-")
+        return dashed + equals + value if dashed in self._option_string_actions else word
 
     def error(self, message: str) -> NoReturn:
-        """Instead of the usage and an exit."""
+        """Raises the error instead of printing the usage and exiting."""
         raise UserError(re.sub(r"^argument (\S+): ", r"\1 ", message))
 
 
-class _Formatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
-    """Shows defaults that say something, keeps the description's lines."""
+def _shown(action: argparse.Action) -> str:
+    """Returns an argument as the usage line shows it."""
+    return {"?": f"[{action.metavar}]", "+": f"{action.metavar} ..."}.get(str(action.nargs), str(action.metavar))
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Ends an option's help with its default, unless there is none or the help names it already."""
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        says_nothing = action.default is None or action.default is False
-        return action.help if says_nothing else super()._get_help_string(action)
+        says_nothing = any(action.default is value for value in (None, False, argparse.SUPPRESS))
+        if says_nothing or "(default:" in (action.help or ""):
+            return action.help
+        default = " ".join(action.default) if isinstance(action.default, list) else action.default
+        return f"{action.help} (default: {default})"

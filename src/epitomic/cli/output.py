@@ -1,36 +1,30 @@
-"""What the commands that draw share: where a picture goes, and a line that says what is being done."""
+"""Where a command writes what it made of a run."""
 
 from __future__ import annotations
 
-import contextlib
-import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from epitomic.models.pretrained import SHIPPED, find_pretrained
 
-
-@contextlib.contextmanager
-def status_line() -> Iterator[Callable[[str], None]]:
-    """Gives a function that shows what is being done: on one line of the terminal, empty again at the end."""
-    terminal = sys.stderr.isatty()
-
-    def tell(text: str) -> None:
-        if terminal:
-            print(f"{text:<60}\r", end="", file=sys.stderr, flush=True)
-
-    try:
-        yield tell
-    finally:
-        tell("")
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def output_stem(runs: list[str], name: str) -> Path:
-    """Where a picture goes if the user does not say: into the run's folder, or here if there are several runs."""
+    """Default place of a picture: the folder of a single run, or this folder if there are several runs."""
     return output_folder(runs[0]) / name if len(runs) == 1 else Path(name)
 
 
 def output_folder(run: str) -> Path:
-    """Where what is made of a run goes: into its folder, or here if its weights ship with the package."""
+    """Default place of the results of a run: its folder, or this folder if the package ships its weights."""
     folder = find_pretrained(run)
     return Path() if folder.parent == SHIPPED else folder
+
+
+def write_figure(figure: Figure, stem: str | Path) -> None:
+    """Writes a picture as PNG and SVG, and prints the names of the files."""
+    from epitomic.visualisation.style import save_figure
+
+    for file in save_figure(figure, stem):
+        print(f"wrote {file}")

@@ -4,60 +4,79 @@
     epitomic transfer runs/*-0 caltech101 --features network untrained --out results/caltech101
     epitomic transfer runs/maxpool-0 caltech101 --features pixels --out results/caltech101
 
-One vector an image from the last fully-connected layer, scaled to unit length; a support vector machine, one against
-one, with libsvm's default C; trained on 30 images a class and tested on all others. The figures are also written to
-RUN/transfer.json, one entry for each kind of features, kernel and set of images; with --out a copy goes to
-OUT/RUN.json, and OUT/table.md shows all that are there.
+Each image gives one vector from the last fully-connected layer, scaled to unit length. A support vector machine, one
+against one and with libsvm's default C, is trained on 30 images of each class and tested on all others.
+
+RUN/transfer.json keeps the figures, with one entry for each kind of features, kernel and set of images. With --out,
+OUT/RUN.json keeps a copy, and OUT/table.md shows all copies that are there.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
 from pathlib import Path
 from typing import Any
 
-from epitomic.cli.features import KINDS_HELP, check_kinds, compute_features, configure_features
+from epitomic.cli.feature_options import KINDS_HELP, add_feature_options, compute_features
 from epitomic.cli.output import output_folder
-from epitomic.errors import UserError, unknown
-from epitomic.files import read_json, write_json, write_text
-from epitomic.options import whole
+from epitomic.cli.shared_options import RUN_HELP
+from epitomic.support.console import Progress, tell_part
+from epitomic.support.errors import UserError, unknown
+from epitomic.support.files import read_json, write_json, write_text
+from epitomic.support.machine import gather_facts
+from epitomic.support.options import whole
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """The options."""
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="run folders, or names of weights that ship with it")
-    configure_features(parser)
-    parser.add_argument("--features", nargs="+", default=["network"], metavar="KIND", help=KINDS_HELP)
-    parser.add_argument("--kernel", default="linear", metavar="KIND", help="linear, rbf or both")
-    parser.add_argument("--train-per-class", type=whole(1), default=30, metavar="N", help="images to train on")
-    parser.add_argument("--splits", type=whole(1), default=5, metavar="N", help="random splits to repeat it on")
-    parser.add_argument("--out", metavar="DIR", help="also writes DIR/RUN.json, and DIR/table.md of all that are there")
+    """Adds the options."""
+    parser.add_argument("runs", nargs="+", metavar="RUN", help=RUN_HELP)
+    add_feature_options(parser)
+    parser.add_argument(
+        "--features", nargs="+", default=["network"], metavar="KIND", help=f"{KINDS_HELP} (default: network)"
+    )
+    parser.add_argument(
+        "--kernel", default="linear", metavar="KIND", help="kernel of the classifier: linear, rbf or both"
+    )
+    parser.add_argument(
+        "--train-per-class", type=whole(1), default=30, metavar="N", help="images of each class to train on"
+    )
+    parser.add_argument("--splits", type=whole(1), default=5, metavar="N", help="number of random splits")
+    parser.add_argument(
+        "--out",
+        metavar="DIR",
+        help="also write DIR/RUN.json and DIR/table.md (default: neither)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Trains and tests the machines; prints and writes the figures."""
-    from epitomic.reproduction.transfers import render
-    from epitomic.training.run import gather_facts
-    from epitomic.transfer import KERNELS
+    """Trains and tests the classifiers; prints and writes the figures."""
+    from epitomic.analysis.features import check_kind
+    from epitomic.analysis.transfer import KERNELS
+    from epitomic.reproduction.transfer_table import transfer_table
+    from epitomic.training.run_folder import TRANSFER
 
     if args.kernel not in (*KERNELS, "both"):
         raise unknown("--kernel", args.kernel, (*KERNELS, "both"))
-    check_kinds(args.features)
+    for kind in args.features:
+        check_kind(kind)
     names = [_name(folder) for folder in args.runs]
     if args.out and len(set(names)) < len(names):
-        raise UserError(f"--out keeps a file for each name of a run folder, and two runs share one: {', '.join(names)}")
+        raise UserError(
+            f"--out keeps one file for each name of a run folder; two runs share a name: {', '.join(names)}"
+        )
     facts = gather_facts()
     for folder in args.runs:
-        path = output_folder(folder) / "transfer.json"
+        path = output_folder(folder) / TRANSFER
         results = read_json(path) if path.is_file() else {}
         for kind in args.features:
-            results |= _measure(folder, kind, args, facts)
+            for entry in _measure(folder, kind, args):
+                key = f"{entry['data']} {kind} {entry['kernel']} {args.train_per_class}"
+                results[key] = {**entry, "facts": facts}
             write_json(path, results)
         if args.out:
             kept = Path(args.out) / f"{_name(folder)}.json"
             write_json(kept, {key: entry for key, entry in results.items() if entry["data"] == _data(args)})
-            write_text(kept.parent / "table.md", render(kept.parent))
+            write_text(kept.parent / "table.md", transfer_table(kept.parent))
     return 0
 
 
@@ -69,37 +88,24 @@ def _data(args: argparse.Namespace) -> str:
     return Path(args.data).resolve().name + (f"/{args.split}" if args.split else "")
 
 
-def _measure(folder: str, kind: str, args: argparse.Namespace, facts: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """One entry a kernel."""
-    from epitomic.transfer import KERNELS, transfer
+def _measure(folder: str, kind: str, args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Measures one entry for each kernel, and prints it."""
+    from epitomic.analysis.transfer import KERNELS, measure_transfer
 
-    features = compute_features(folder, kind, args)
-    name = _data(args)
+    kernels = KERNELS if args.kernel == "both" else (args.kernel,)
+    options = {"per_class": args.train_per_class, "splits": args.splits, "seed": args.seed}
+    with Progress(1) as bar:
+        parts = [tell_part(bar.update, number, 1 + len(kernels)) for number in range(1 + len(kernels))]
+        features = compute_features(folder, kind, args, parts[0])
+        figures = [
+            measure_transfer(features, kernel=kernel, tell=tell, **options)
+            for kernel, tell in zip(kernels, parts[1:], strict=True)
+        ]
     count, size = features.vectors.shape
-    per_class = args.train_per_class
-    print(
-        f"{name}: {count:,} images of {len(features.classes)} classes, {per_class} of each to train on; "
-        f"features of {folder}: {kind}, {size:,} numbers"
-    )
-    entries = {}
-    for kernel in KERNELS if args.kernel == "both" else (args.kernel,):
-        accuracies = transfer(features, kernel=kernel, per_class=per_class, splits=args.splits, seed=args.seed)
-        mean = statistics.mean(accuracies)
-        spread = statistics.stdev(accuracies) if len(accuracies) > 1 else None
-        shown = f" +- {100 * spread:.2f}" if spread is not None else ""
-        print(f"{kernel:<8}mean per-class accuracy {100 * mean:.2f}{shown} % over {len(accuracies)} splits", flush=True)
-        entries[f"{name} {kind} {kernel} {per_class}"] = {
-            "data": name,
-            "features": kind,
-            "numbers": size,
-            "kernel": kernel,
-            "train_per_class": per_class,
-            "seed": args.seed,
-            "images": count,
-            "classes": len(features.classes),
-            "mean": mean,
-            "standard_deviation": spread,
-            "accuracies": accuracies,
-            "facts": facts,
-        }
-    return entries
+    classes = f"{len(features.classes)} classes, {args.train_per_class} of each to train on"
+    print(f"{_data(args)}: {count:,} images of {classes}; features of {folder}: {kind}, {size:,} numbers")
+    for figure in figures:
+        spread = "" if figure["standard_deviation"] is None else f" +- {100 * figure['standard_deviation']:.2f}"
+        accuracy = f"mean per-class accuracy {100 * figure['mean']:.2f}{spread} % over {args.splits} splits"
+        print(f"{figure['kernel']:<8}{accuracy}", flush=True)
+    return [{"data": _data(args), "features": kind, **figure} for figure in figures]

@@ -1,4 +1,4 @@
-"""What a training asks of its images, whether they are in memory (`data.memory`) or on disk (`data.photographs`)."""
+"""What a training asks of its images, whether they are in memory (`small.feed`) or on disk (`photographs.feed`)."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from epitomic.errors import UserError
+from epitomic.support.errors import UserError
 
 Batch = tuple[Tensor, Tensor]
-"""Images, (N, C, H, W), or several views of each, (N, V, C, H, W), standardised; and labels, (N,), int64."""
+"""Standardised images, (N, C, H, W), or V views of each, (N, V, C, H, W); and labels, (N,), int64."""
 
-SKIP = -100  # the label of what does not count: in place of a bad image, or in the room left in an epoch's last batch
-BAD_SHARE = 0.01  # of the images of an epoch: with more bad ones than this, the run stops
+SKIP = -100  # label of an image that does not count: it fills the place of a bad image, or of none in the last batch
+BAD_SHARE = 0.01  # a run stops when a larger share of an epoch's images is bad
 
 
 @dataclass(frozen=True)
 class Part:
-    """What one process takes of every global batch.
+    """The part of every global batch that one process takes.
 
     Attributes:
-        rank: Which process,
-        processes: of how many.
-        pieces: In how many pieces it takes its part.
-        device: Where the images are wanted.
+        rank: Number of this process.
+        processes: Number of all processes.
+        pieces: Number of pieces in which this process takes its part.
+        device: Device that the images go to.
     """
 
     rank: int = 0
@@ -35,7 +35,7 @@ class Part:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
     def slices(self, batch_size: int) -> Iterator[slice]:
-        """The places in the global batch of each piece."""
+        """Yields the places of each piece in the global batch."""
         size = batch_size // self.processes // self.pieces
         for piece in range(self.pieces):
             first = (self.rank * self.pieces + piece) * size
@@ -43,13 +43,13 @@ class Part:
 
 
 class Feed(Protocol):
-    """Images to learn from, to validate on and to test on.
+    """Images to learn from and to validate on.
 
     Attributes:
-        classes: Names, in the order of the labels.
-        channels: Of the images.
-        image_size: Height and width of what the network sees.
-        fingerprint: Says whether a resumed run has the images that it began with.
+        classes: Names of the classes, in the order of the labels.
+        channels: Number of colour channels of the images.
+        image_size: Height and width in pixels that the network sees.
+        fingerprint: Text that changes with the images; a resumed run compares it.
     """
 
     classes: tuple[str, ...]
@@ -59,40 +59,29 @@ class Feed(Protocol):
 
     @property
     def bad(self) -> dict[str, str]:
-        """Images that could not be read so far, by name, with the reason."""
-        ...
+        """Images that could not be read so far: name and reason."""
 
     def __len__(self) -> int:
-        """Batches in an epoch."""
-        ...
+        """Returns the number of batches in an epoch."""
 
     @property
     def images(self) -> int:
-        """How many there are to learn from."""
-        ...
+        """Number of training images."""
 
     def count(self, batch: int) -> int:
-        """Images in a global batch of an epoch, from the first, 0."""
-        ...
+        """Returns the number of images in a global batch; ``batch`` counts from 0 in each epoch."""
 
     def stream(self, epoch: int, batch: int, part: Part) -> Iterator[Batch]:
-        """The pieces of an epoch's batches from ``batch`` on, in order: a function of the arguments alone."""
-        ...
+        """Yields the pieces of an epoch's batches in order, from ``batch`` on; depends on the arguments alone."""
 
     def validation(self, part: Part) -> Iterable[Batch]:
-        """This process's share of the validation set."""
-        ...
-
-    def tests(self, device: torch.device) -> dict[str, Iterable[Batch]]:
-        """What is looked at once, at the end; ``test`` is the one that counts."""
-        ...
+        """Returns this process's share of the validation images."""
 
     def describe(self) -> dict[str, Any]:
-        """What a user of the weights needs besides the network."""
-        ...
+        """Returns what a user of the weights needs besides the network."""
 
 
 def too_many(count: int, images: int, bad: dict[str, str]) -> UserError:
-    """The error that ends a run with too many bad images."""
+    """Returns the error that ends a run with too many bad images."""
     example = next((f"; one of them: {name}: {reason}" for name, reason in bad.items()), "")
     return UserError(f"{count} of {images} images cannot be read, more than {100 * BAD_SHARE:g} %{example}")

@@ -1,10 +1,11 @@
-"""The paper's networks, and a registry of them: `create_model`, `list_models`."""
+"""The networks of the paper and others to compare with: `list_models`, `create_model`, `from_pretrained`."""
 
 from epitomic.models import alexnet, fast, paper, small
 from epitomic.models.blocks import FitsImages
 from epitomic.models.counting import Count, LayerCount, count
+from epitomic.models.creation import create_model
 from epitomic.models.pretrained import from_pretrained, list_pretrained, save_pretrained
-from epitomic.models.registry import create_model, list_models
+from epitomic.models.registry import list_models
 
 __all__ = [
     "Count",

@@ -1,8 +1,8 @@
-"""The network of Krizhevsky, Sutskever and Hinton (2012): the reference of the paper's convergence figure.
+"""The network of Krizhevsky, Sutskever and Hinton (2012), which the paper's convergence figure compares with.
 
-Both halves on one device, as in Caffe's reference model: convolutions 2, 4 and 5 see their own half of the channels
-(``groups=2``); ReLU, then LRN, then overlapping 3 x 3 maxima with stride 2, here with windows inside the image (at 227
-pixels no window would hang over). Biases start at zero, where the authors set some to one.
+Both halves are on one device, as in Caffe's reference model: convolutions 2, 4 and 5 see their own half of the channels
+(``groups=2``). A layer is convolution, ReLU, LRN, and overlapping 3 x 3 maxima with stride 2. Their windows
+stay inside the image. Biases start at zero; the authors set some to one.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ class AlexNet(nn.Module):
     """Five convolutional and two fully-connected layers, and the softmax layer.
 
     Args:
-        num_classes: Outputs of the softmax layer.
-        in_channels: Channels of the images.
-        image_size: Height and width of the images.
-        width: Multiplies the channels.
-        dropout: Rate on the outputs of layers 6 and 7.
+        num_classes: Number of classes.
+        in_channels: Number of image channels.
+        image_size: Height and width of the images, at least 67.
+        width: Factor on the channels.
+        dropout: Dropout rate on the outputs of layers 6 and 7.
     """
 
     def __init__(
         self, *, num_classes: int, in_channels: int, image_size: int, width: float, dropout: float = 0.5
     ) -> None:
         super().__init__()
-        check_image_size("alexnet", image_size, least=67)
+        check_image_size("alexnet", image_size, minimum=67)
         c1, c2, c3, c4, c5, full = (scale_channels(c, width) for c in (96, 256, 384, 384, 256, 4096))
         self.features = nn.Sequential(
             OrderedDict(
@@ -51,11 +51,11 @@ class AlexNet(nn.Module):
         initialize(self)
 
     def forward_features(self, x: Tensor) -> Tensor:
-        """The output of the last hidden layer, (N, 4096)."""
+        """Returns the output of the last hidden layer, (N, 4096)."""
         return self.layer7(self.layer6(self.features(x).flatten(1)))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Class scores before the softmax, (N, num_classes)."""
+        """Returns the class scores before the softmax, (N, num_classes)."""
         return self.out(self.forward_features(x))
 
 

@@ -1,4 +1,4 @@
-"""What the networks share: the four kinds of pooled layer, channel scaling, initialisation."""
+"""Parts that the networks share: channel scaling, layers, initialisation, a check of the image size."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ from typing import Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
-from epitomic.errors import UserError
 from epitomic.layers import EpitomicConv2d, MaxoutConv2d, NormConv2d
 from epitomic.models.dropout import Dropout
+from epitomic.support.errors import UserError
 
 
 @runtime_checkable
 class FitsImages(Protocol):
-    """A network that takes something from the images before it learns, such as a whitening."""
+    """A network that takes statistics from images before training, such as those of a whitening."""
 
     def fit(self, images: Tensor) -> None:
-        """Looks at some training images, (N, C, H, W)."""
-        ...
+        """Takes the statistics from some training images, (N, C, H, W)."""
 
 
 def scale_channels(channels: int, width: float) -> int:
-    """``channels`` times ``width``, rounded to a multiple of 8, at least 8.
+    """Returns ``channels`` times ``width``, rounded to a multiple of 8, at least 8.
 
     >>> scale_channels(96, 1.0), scale_channels(96, 0.25), scale_channels(96, 0.01)
     (96, 24, 8)
@@ -32,20 +31,20 @@ def scale_channels(channels: int, width: float) -> int:
 
 
 def scale_epitomes(epitomes: int, width: float) -> int:
-    """``epitomes`` times ``width``, rounded, at least 1."""
+    """Returns ``epitomes`` times ``width``, rounded, at least 1."""
     return max(1, round(epitomes * width))
 
 
 def convolution(
     in_channels: int, out_channels: int, kernel: int, *, stride: int = 1, padding: int = 0, normalize: bool = False
 ) -> nn.Conv2d:
-    """A plain convolution, with Eq. 3 or without."""
+    """Makes a plain convolution, with normalised filters (Eq. 3) if ``normalize``."""
     layer = NormConv2d if normalize else nn.Conv2d
     return layer(in_channels, out_channels, kernel, stride=stride, padding=padding)
 
 
 def full_layer(inputs: int, outputs: int, dropout: float, *, batch_norm: bool = False) -> nn.Sequential:
-    """A fully-connected layer: linear, batch normalisation if asked for, ReLU, dropout."""
+    """Makes a fully-connected layer: linear, batch normalisation if asked for, ReLU, dropout."""
     parts: OrderedDict[str, nn.Module] = OrderedDict(linear=nn.Linear(inputs, outputs))
     if batch_norm:
         parts["norm"] = nn.BatchNorm1d(outputs)
@@ -55,12 +54,11 @@ def full_layer(inputs: int, outputs: int, dropout: float, *, batch_norm: bool = 
 
 
 def initialize(model: nn.Module) -> None:
-    """Fills the weights so that activations keep their size from layer to layer at the start.
+    """Draws initial weights so that activations keep their size from layer to layer.
 
-    Plain convolutions and fully-connected layers in front of a ReLU: normal with variance 2 / fan-in (He et al. 2015).
-    A layer that keeps the maximum of several responses has larger outputs already, by 3 to 5 times in the mean square:
-    variance 1 / (3 fan-in), which is the layers' own default. Biases are zero. The softmax layer starts at a hundredth,
-    so that all classes start about equal.
+    Plain convolutions and fully-connected layers in front of a ReLU have variance 2 / fan-in (He et al. 2015). Layers
+    that take a maximum keep their own default, variance 1 / (3 fan-in): the mean square of such a maximum is 3 to 5
+    times larger. Biases are zero. The softmax layer has standard deviation 0.01, so that all classes start about equal.
     """
     linear = [m for m in model.modules() if isinstance(m, nn.Linear)]
     pooled = {
@@ -80,8 +78,8 @@ def initialize(model: nn.Module) -> None:
     nn.init.normal_(linear[-1].weight, std=0.01)
 
 
-def check_image_size(model: str, image_size: int, least: int, most: int | None = None) -> None:
-    """An error that names the sizes that fit, if this one does not."""
-    if image_size < least or (most is not None and image_size > most):
-        fits = f"at least {least}" if most is None else f"from {least} to {most}"
+def check_image_size(model: str, image_size: int, minimum: int, maximum: int | None = None) -> None:
+    """Raises an error that names the sizes that fit, if this one does not."""
+    if image_size < minimum or (maximum is not None and image_size > maximum):
+        fits = f"at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
         raise UserError(f"image_size of {model} networks must be {fits} pixels, got {image_size}")

@@ -1,9 +1,11 @@
-"""Parameters, multiply-adds and output shapes of a network, layer by layer."""
+"""The parameters, multiply-adds and output shapes of a network, layer by layer."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,14 +16,14 @@ from epitomic.layers import EpitomicConv2d, MaxoutConv2d
 
 @dataclass(frozen=True)
 class LayerCount:
-    """One layer.
+    """The counts of one layer.
 
     Attributes:
-        name: Its name in the model.
-        type: Its class.
-        output: Shape of its output, without the batch.
-        parameters: How many it learns.
-        multiply_adds: For one image, each inner product counted in full (what the paper counts).
+        name: Name of the layer in the model.
+        type: Name of the layer's class.
+        output: Shape of the output, without the batch.
+        parameters: Number of learned parameters.
+        multiply_adds: Multiply-adds for one image, with each inner product counted in full, as the paper counts.
     """
 
     name: str
@@ -33,7 +35,7 @@ class LayerCount:
 
 @dataclass(frozen=True)
 class Count:
-    """A network: the sums, and its layers in the order they ran."""
+    """The counts of a network: the sums, and its layers in the order they run."""
 
     parameters: int
     multiply_adds: int
@@ -41,23 +43,21 @@ class Count:
 
 
 def count(model: nn.Module, input_size: tuple[int, int, int]) -> Count:
-    """Counts without computing: only shapes go through the network.
+    """Counts the parameters and multiply-adds of a network. Only shapes go through it, so nothing is computed.
 
     Args:
         model: Any network of this package, on any device, "meta" included.
-        input_size: (channels, height, width) of one image.
+        input_size: Channels, height and width of one image.
     """
     layers: list[LayerCount] = []
     leaves = [(name, module) for name, module in model.named_modules() if not list(module.children())]
-    parameters = {name: learned(leaf) for name, leaf in leaves}  # now: they are other tensors during the call below
+    parameters = {name: learned(leaf) for name, leaf in leaves}  # counted now, as the call below swaps them
 
-    def record(name: str, module: nn.Module, output: Tensor) -> None:
+    def record(name: str, module: nn.Module, _: Any, output: Tensor) -> None:
         shape = tuple(output.shape[1:])
         layers.append(LayerCount(name, type(module).__name__, shape, parameters[name], _multiply_adds(module, shape)))
 
-    hooks = [
-        leaf.register_forward_hook(lambda m, _, output, name=name: record(name, m, output)) for name, leaf in leaves
-    ]
+    hooks = [leaf.register_forward_hook(partial(record, name)) for name, leaf in leaves]
     training, own = model.training, model.state_dict()
     try:
         with FakeTensorMode(), torch.no_grad():
@@ -72,16 +72,15 @@ def count(model: nn.Module, input_size: tuple[int, int, int]) -> Count:
 
 
 def learned(module: nn.Module) -> int:
-    """How many parameters it learns."""
+    """Returns the number of learned parameters."""
     return sum(p.numel() for p in module.parameters() if p.requires_grad)
 
 
 def _multiply_adds(module: nn.Module, output: tuple[int, ...]) -> int:
-    """Outputs, times inner products per output, times the length of an inner product."""
+    """Returns outputs times inner products per output times the length of an inner product."""
     values = math.prod(output)
     if isinstance(module, EpitomicConv2d):
-        g = module.geometry
-        return values * math.prod(g.pool) * module.in_channels * math.prod(g.kernel)
+        return values * math.prod(module.pool_size) * module.in_channels * math.prod(module.kernel_size)
     if isinstance(module, MaxoutConv2d):
         return values * module.pieces * module.in_channels * math.prod(module.kernel_size)
     if isinstance(module, nn.Conv2d | nn.Linear):

@@ -1,9 +1,9 @@
-"""A modern small-image network around the layer, for the most accuracy per minute of two cores, and its twin.
+"""Modern networks for small images, made for the most accuracy per minute of training on two cores.
 
-The shape is that of the fast CIFAR-10 recipes of the field (Page's, then Jordan's airbench family): a fixed whitening
-layer, three blocks of two layers with batch normalisation, the first of which halves the image, and the maximum over
-what is left. Where they have convolution + max-pooling, ``epitomic_fast`` has one epitomic layer, W = 3 and D = 2;
-``maxpool_fast`` is the twin that keeps the pair.
+They follow the fast CIFAR-10 networks of Page and of Jordan's airbench: a fixed whitening layer, three blocks of two
+layers with batch normalisation, and a maximum over all positions. The first layer of a block halves the image. In
+``epitomic_fast`` it is one epitomic layer with W = 3 and D = 2; in its twin ``maxpool_fast`` it is convolution +
+max-pooling (Eq. 1 of the paper).
 
     3 x 32 x 32  ->  24 x 31 x 31  ->  64 x 15 x 15  ->  256 x 7 x 7  ->  256 x 3 x 3  ->  256  ->  10
 """
@@ -21,65 +21,63 @@ from epitomic.models.blocks import check_image_size, initialize, scale_channels
 from epitomic.models.registry import register
 from epitomic.models.whitening import PATCH, Whitening
 
-CHANNELS = (64, 256, 256)  # of the three blocks
-SCALE = 1 / 9  # of the class scores: lets the softmax layer learn at the pace of the others
+CHANNELS = (64, 256, 256)  # output channels of the three blocks
+SCALE = 1 / 9  # factor on the class scores: it lets the softmax layer learn at the pace of the others
 
 
 class FastNet(nn.Module):
-    """Whitening, three blocks, maximum over positions, softmax.
+    """Whitening, three blocks, a maximum over all positions, and the softmax layer.
 
     Args:
         kind: ``"epitomic"`` or ``"maxpool"``.
-        num_classes: Outputs of the softmax layer.
-        in_channels: Channels of the images.
+        num_classes: Number of classes.
+        in_channels: Number of image channels.
         image_size: Height and width of the images, at least 16.
-        width: Multiplies the channels.
-        depth: Layers of a block, the pooled one included; from 3 on with a shortcut over the last ones.
+        width: Factor on the channels.
+        depth: Layers per block, the first one included. From 3 on, a shortcut skips all but the first.
     """
 
     def __init__(
         self, kind: str, *, num_classes: int, in_channels: int, image_size: int, width: float, depth: int = 2
     ) -> None:
         super().__init__()
-        check_image_size("fast", image_size, least=16)
+        check_image_size("fast", image_size, minimum=16)
         self.whitening = Whitening(in_channels)
-        layers: OrderedDict[str, nn.Module] = OrderedDict()
+        layers: OrderedDict[str, Block] = OrderedDict()
         channels, size = self.whitening.out_channels, image_size - PATCH + 1
         for number, outputs in enumerate((scale_channels(c, width) for c in CHANNELS), start=1):
             layers[f"block{number}"] = Block(kind, channels, outputs, size, depth)
             channels, size = outputs, size // 2
-        self.features = nn.Sequential(layers)
+        self.features = nn.Sequential(OrderedDict(layers))
         self.out = nn.Linear(channels, num_classes, bias=False)
         initialize(self)
         nn.init.normal_(self.out.weight, std=channels**-0.5)
-        for module in self.modules():
-            if isinstance(module, Block):
-                module.start_as_identity()
+        for block in layers.values():
+            block.start_as_identity()
 
     def fit(self, images: Tensor) -> None:
-        """Takes from some images what is not learned: the whitening."""
+        """Takes the whitening, which is not learned, from some images."""
         self.whitening.fit(images)
 
     def forward_features(self, x: Tensor) -> Tensor:
-        """The largest response of each channel of the last block, (N, channels)."""
+        """Returns the largest response of each channel of the last block, (N, channels)."""
         return self.features(F.gelu(self.whitening(x))).amax((2, 3))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Class scores before the softmax, (N, num_classes)."""
+        """Returns the class scores before the softmax, (N, num_classes)."""
         return self.out(self.forward_features(x)) * SCALE
 
 
 class Block(nn.Module):
-    """A layer that halves the image, then convolutions that keep it, each with batch normalisation and GELU."""
+    """A layer that halves the image, then convolutions that keep its size, each with batch normalisation and GELU."""
 
     def __init__(self, kind: str, in_channels: int, channels: int, size: int, depth: int) -> None:
         super().__init__()
-        # Both kinds give floor(size / 2) outputs.
-        layers: OrderedDict[str, nn.Module] = OrderedDict()
-        if kind == "maxpool":
+        layers: OrderedDict[str, nn.Module] = OrderedDict()  # both kinds have floor(size / 2) outputs per axis
+        if kind == "maxpool":  # Eq. 1
             layers["conv"] = nn.Conv2d(in_channels, channels, 3, padding=1, bias=False)
             layers["pool"] = nn.MaxPool2d(2)
-        else:
+        else:  # Eq. 2
             layers["conv"] = EpitomicConv2d(in_channels, channels, 3, pool_size=2, padding=1 - size % 2, bias=False)
         self.pooled = nn.Sequential(layers)
         self.norm = _norm(channels)
@@ -91,13 +89,13 @@ class Block(nn.Module):
         )
 
     def start_as_identity(self) -> None:
-        """Fills the plain convolutions so that each gives what it is given: the block starts as its first layer."""
+        """Makes each plain convolution the identity, so that the block starts as its first layer."""
         for layer in self.rest:
             assert isinstance(layer.conv, nn.Conv2d)
             nn.init.dirac_(layer.conv.weight)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(N, C, H, W) to (N, channels, H / 2, W / 2)."""
+        """Maps (N, C, H, W) to (N, channels, H / 2, W / 2)."""
         x = F.gelu(self.norm(self.pooled(x)))
         shortcut = x
         for number, layer in enumerate(self.rest):
@@ -109,10 +107,10 @@ class Block(nn.Module):
 
 
 def _norm(channels: int) -> nn.BatchNorm2d:
-    """Batch normalisation with a bias to learn but no scale.
+    """Makes a batch normalisation that learns a bias but no scale, as in airbench.
 
-    As in the airbench family: the layer after it has a scale, and its own would learn at the rate of the biases, many
-    times that of the weights.
+    The layer after it has a scale already. A scale here would learn at the rate of the biases, which is many times that
+    of the weights.
     """
     norm = nn.BatchNorm2d(channels)
     norm.weight.requires_grad_(False)

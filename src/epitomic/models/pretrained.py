@@ -1,6 +1,6 @@
-"""Saving and loading whole networks in the Hugging Face layout: ``config.json`` + ``model.safetensors`` in a folder.
+"""Saving and loading of networks in the Hugging Face layout: a folder with ``config.json`` and ``model.safetensors``.
 
-Folders that ship with the package (`list_pretrained`) are named MODEL-SET: the network, and what it was trained on.
+Folders that ship with the package (`list_pretrained`) are named MODEL-SET, after the network and its training set.
 """
 
 from __future__ import annotations
@@ -10,25 +10,28 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from epitomic.errors import UserError
-from epitomic.files import read_json, write_json
-from epitomic.models.registry import create_model, model_options
-from epitomic.tensorfile import load_tensors, save_tensors
+from epitomic.models.registry import build_model, model_options
+from epitomic.support.errors import UserError
+from epitomic.support.files import read_json, write_json
+from epitomic.support.tensorfile import load_tensors, save_tensors
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 SHIPPED = Path(__file__).parents[1] / "weights"
 
 
 def list_pretrained() -> list[str]:
-    """The networks whose weights ship with the package."""
+    """Returns the names of the weights that ship with the package, such as ``"epitomic_small-mnist"``."""
     return sorted(path.parent.name for path in SHIPPED.glob(f"*/{CONFIG}"))
 
 
 def find_pretrained(name: str | Path) -> Path:
-    """The folder of a network: ``name`` itself, that of its file ``name``, or one that ships with the package as such.
+    """Returns the folder of a network.
+
+    Args:
+        name: The folder, one of its two files, or one of `list_pretrained`.
 
     Raises:
-        UserError: If there is neither.
+        UserError: If ``name`` is none of these.
     """
     if Path(name).is_dir():
         return Path(name)
@@ -44,12 +47,12 @@ def find_pretrained(name: str | Path) -> Path:
 
 
 def save_pretrained(model: nn.Module, folder: str | Path, **extra: Any) -> None:
-    """Writes a network that `create_model` made.
+    """Writes a network and its options to a folder.
 
     Args:
-        model: The network.
-        folder: Where to; made if it is not there.
-        **extra: More for ``config.json``, such as class names or the images' mean.
+        model: A network that `create_model` made.
+        folder: The folder to write to. It is made if it does not exist.
+        **extra: More entries of ``config.json``, such as class names or the images' mean.
     """
     config = getattr(model, "config", None)
     if not isinstance(config, dict):
@@ -59,17 +62,17 @@ def save_pretrained(model: nn.Module, folder: str | Path, **extra: Any) -> None:
 
 
 def describe_pretrained(folder: str | Path, **extra: Any) -> None:
-    """Changes what `save_pretrained` noted besides the network, and leaves the weights alone."""
+    """Changes entries of ``config.json`` that `save_pretrained` wrote, and leaves the weights alone."""
     path = Path(folder) / CONFIG
     write_json(path, {**read_json(path), **extra})
 
 
 def from_pretrained(folder: str | Path) -> nn.Module:
-    """The network that `save_pretrained` wrote to ``folder``, or one of `list_pretrained`, ready for evaluation."""
+    """Loads a network for evaluation from a folder that `save_pretrained` wrote, or from one of `list_pretrained`."""
     folder = find_pretrained(folder)
-    name, arguments = read_config(folder)
+    name, options = read_config(folder)
     try:
-        model = create_model(name, **arguments)
+        model = build_model(name, options)
     except (UserError, TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise UserError(f"{folder / CONFIG} does not describe a network: {error}") from None
     load_weights(model, folder)
@@ -77,7 +80,7 @@ def from_pretrained(folder: str | Path) -> nn.Module:
 
 
 def read_config(folder: Path) -> tuple[str, dict[str, Any]]:
-    """The network's name, and what to give `create_model` besides."""
+    """Reads the name and the options of a network from its folder."""
     path = folder / CONFIG
     config = read_json(path)
     name = config.get("model")
@@ -88,9 +91,10 @@ def read_config(folder: Path) -> tuple[str, dict[str, Any]]:
 
 
 def load_weights(model: nn.Module, folder: str | Path) -> None:
-    """Fills ``model`` from ``folder``; a softmax layer for another number of classes stays as it is.
+    """Loads the weights in ``folder`` into ``model``.
 
-    All of ``config.json``, the images' mean and the class names among it, is then ``model.pretrained_cfg``.
+    If the folder's softmax layer has another number of classes, the model keeps its own. The attribute
+    ``pretrained_cfg`` of the model becomes the content of ``config.json``, class names and the images' mean included.
     """
     path = Path(folder) / WEIGHTS
     tensors, _ = load_tensors(path, need_digest=False)
@@ -103,7 +107,7 @@ def load_weights(model: nn.Module, folder: str | Path) -> None:
 
 
 def load_state(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
-    """``load_state_dict``, with an error that names the file and the first tensor that does not fit."""
+    """Loads ``tensors`` into ``model``. The error names the file and the first tensor that does not fit."""
     own = model.state_dict()
     for name in sorted(own.keys() | tensors.keys()):
         if name not in tensors:

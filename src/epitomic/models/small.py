@@ -1,16 +1,17 @@
-"""The paper's small networks, for MNIST, CIFAR-10 and the like, and two of the same shape to compare them with.
+"""The paper's small networks, for MNIST, CIFAR-10 and the like, and others of the same shape to compare with.
 
-"Three epitomic convolutional layers, followed by one fully-connected layer and the final softmax", with dropout in the
-epitomic layers too. The paper gives no sizes; these halve the image in each layer (D = 2) and fit 8 to 64 pixels:
+The networks of Table 6 have "three epitomic convolutional layers, followed by one fully-connected layer and the final
+softmax", with dropout in the epitomic layers too. The paper gives no sizes. These halve the image in each layer (D = 2)
+and fit images of 8 to 64 pixels:
 
     28 x 28  ->  14 x 14 x 48  ->  7 x 7 x 96  ->  4 x 4 x 128  ->  512  ->  10
                  5 x 5 filters     4 x 4           3 x 3
 
-All five have the same filters, channels and output sizes, and 4 inner products per output, among
+All networks have the same filter sizes, channels and output sizes. Each output is the maximum of 4 inner products:
 
-- ``epitomic``: the 2 x 2 overlapping filters of a mini-epitome;
-- ``topographic``: the same, in epitomes that hold 4 x 4 outputs each (3, 6 and 8 epitomes);
-- ``maxpool``: 2 x 2 neighbouring positions of one filter, as ``max_pool2d`` after ``conv2d``;
+- ``epitomic``: the 2 x 2 overlapping filters of a mini-epitome (Eq. 2);
+- ``topographic``: the same, in epitomes with 4 x 4 outputs each (3, 6 and 8 epitomes);
+- ``maxpool``: one filter at 2 x 2 neighbouring positions (Eq. 1), which is ``max_pool2d`` after ``conv2d``;
 - ``maxout``: 4 filters that share nothing.
 """
 
@@ -28,25 +29,25 @@ from epitomic.models.registry import register
 from epitomic.models.whitening import LocalWhitening
 
 POOL = 2  # D
-LAYERS = ((48, 5, 2), (96, 4, 1), (128, 3, 1))  # channels, filter size W, padding
-PER_AXIS = 4  # outputs per topographic epitome and axis
+LAYERS = ((48, 5, 2), (96, 4, 1), (128, 3, 1))  # channels, filter size W and padding of each layer
+PER_AXIS = 4  # outputs per axis of a topographic epitome
 
 
 class SmallNet(nn.Module):
-    """Three layers that keep maxima, one fully-connected layer, softmax.
+    """Three layers that take maxima, one fully-connected layer, and the softmax layer.
 
     Args:
         kind: ``"epitomic"``, ``"topographic"``, ``"maxpool"`` or ``"maxout"``.
-        normalize: Eq. 3 in the three layers.
-        num_classes: Outputs of the softmax layer.
-        in_channels: Channels of the images.
-        image_size: Height and width of the images, 8 to 64.
-        width: Multiplies the channels.
-        dropout: Rate on the output of the fully-connected layer.
-        conv_dropout: Rate on the outputs of the three layers.
-        hidden: Outputs of the fully-connected layer, before ``width``.
-        batch_norm: Batch normalisation in front of each ReLU (the paper has none).
-        whiten: A fixed whitening of the images in front, which `fit` takes from some of them.
+        normalize: Whether to normalise the filters of the three layers (Eq. 3).
+        num_classes: Number of classes.
+        in_channels: Number of image channels.
+        image_size: Height and width of the images, from 8 to 64.
+        width: Factor on the channels.
+        dropout: Dropout rate on the output of the fully-connected layer.
+        conv_dropout: Dropout rate on the outputs of the three layers.
+        hidden: Outputs of the fully-connected layer, before ``width`` is applied.
+        batch_norm: Whether to put batch normalisation in front of each ReLU. The paper has none.
+        whiten: Whether to whiten the images first. `fit` takes the whitening from some images.
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class SmallNet(nn.Module):
         whiten: bool = False,
     ) -> None:
         super().__init__()
-        check_image_size("small", image_size, least=8, most=64)
+        check_image_size("small", image_size, minimum=8, maximum=64)
         self.whitening = LocalWhitening(in_channels) if whiten else None
         channels, size = in_channels, image_size
         layers: OrderedDict[str, nn.Module] = OrderedDict()
@@ -87,18 +88,18 @@ class SmallNet(nn.Module):
             self.whitening.reset_parameters()
 
     def fit(self, images: Tensor) -> None:
-        """Takes from some images what is not learned: the whitening, if there is one."""
+        """Takes the whitening, if there is one, from some images."""
         if self.whitening is not None:
             self.whitening.fit(images)
 
     def forward_features(self, x: Tensor) -> Tensor:
-        """The output of the fully-connected layer, (N, hidden)."""
+        """Returns the output of the fully-connected layer, (N, hidden)."""
         if self.whitening is not None:
             x = self.whitening(x)
         return self.layer4(self.features(x).flatten(1))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Class scores before the softmax, (N, num_classes)."""
+        """Returns the class scores before the softmax, (N, num_classes)."""
         return self.out(self.forward_features(x))
 
 
@@ -111,28 +112,16 @@ def _channels(kind: str, channels: int, width: float) -> int:
 def _layer(
     kind: str, in_channels: int, channels: int, kernel: int, padding: int, normalize: bool
 ) -> OrderedDict[str, nn.Module]:
-    """The layer up to its maximum, by kind. All give ceil((n + 2 padding - kernel + 1) / 2) outputs from n pixels."""
-    if kind == "maxpool":
-        conv = convolution(in_channels, channels, kernel, padding=padding, normalize=normalize)
+    """Makes a layer up to its maximum. All kinds have ceil((n + 2 padding - kernel + 1) / 2) outputs for n pixels."""
+    sizes = in_channels, channels, kernel
+    if kind == "maxpool":  # Eq. 1
+        conv = convolution(*sizes, padding=padding, normalize=normalize)
         return OrderedDict(conv=conv, pool=nn.MaxPool2d(POOL, ceil_mode=True))
     if kind == "maxout":
-        pieces = POOL * POOL
-        return OrderedDict(
-            conv=MaxoutConv2d(in_channels, channels, kernel, pieces=pieces, stride=POOL, padding=padding)
-        )
-    per_axis = PER_AXIS if kind == "topographic" else 1
-    epitome = kernel + POOL * per_axis - 1
-    return OrderedDict(
-        conv=EpitomicConv2d(
-            in_channels,
-            channels,
-            kernel,
-            pool_size=POOL,
-            padding=padding,
-            epitome_size=epitome,
-            normalize=normalize,
-        )
-    )
+        return OrderedDict(conv=MaxoutConv2d(*sizes, pieces=POOL * POOL, stride=POOL, padding=padding))
+    epitome = kernel + POOL * (PER_AXIS if kind == "topographic" else 1) - 1
+    layer = EpitomicConv2d(*sizes, pool_size=POOL, padding=padding, epitome_size=epitome, normalize=normalize)
+    return OrderedDict(conv=layer)  # Eq. 2, or Eq. 3 with normalize
 
 
 for _name, _kind, _normalize in (

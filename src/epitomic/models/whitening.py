@@ -1,4 +1,4 @@
-"""First layers that are taken from the images instead of learned: their outputs are uncorrelated and of equal size."""
+"""First layers that are not learned but computed from images, to make their values uncorrelated and of equal size."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from epitomic.errors import UserError
+from epitomic.support.errors import UserError
 
-PATCH = 2  # pixels each way that `Whitening` sees
-LOCAL = 5  # and `LocalWhitening`
-ITERATIONS = 200  # to undo it
+PATCH = 2  # filter size of `Whitening`
+LOCAL = 5  # filter size of `LocalWhitening`
+ITERATIONS = 200  # iterations of `LocalWhitening.undo`
 CHUNK = 100  # images at a time
-TINY = 1e-6  # a standard deviation that is rounding
+TINY = 1e-6  # smaller standard deviations count as zero
 
 
 class Whitening(nn.Conv2d):
-    """Fixed filters that make the patches' components uncorrelated and of equal size, each also with its sign turned.
+    """Fixed filters that make the principal components of patches equally large, each also with its sign turned.
 
     Args:
-        in_channels: Channels of the images.
-        eps: Added to the variances, so that components without any are not blown up.
+        in_channels: Number of image channels.
+        eps: Added to the variances, so that components that hardly vary are not blown up.
     """
 
     def __init__(self, in_channels: int, eps: float = 5e-4) -> None:
@@ -30,20 +30,20 @@ class Whitening(nn.Conv2d):
 
     @torch.no_grad()
     def fit(self, images: Tensor) -> None:
-        """Takes the filters from the patches of some images, (N, C, H, W)."""
+        """Computes the filters from the patches of some images, (N, C, H, W)."""
         variances, components = torch.linalg.eigh(_covariance(images, self.in_channels, PATCH))
         filters = (components / (variances + self.eps).sqrt()).T.reshape(-1, *self.weight.shape[1:])
         self.weight.copy_(torch.cat((filters, -filters)))
 
 
 class LocalWhitening(nn.Conv2d):
-    """ZCA whitening (Krizhevsky 2009) of the patch around each pixel, of which it keeps that pixel: an image again.
+    """ZCA whitening (Krizhevsky 2009) of the patch around each pixel. It keeps the whitened pixel: an image again.
 
-    Goodfellow et al. (2013), whose maxout networks the paper compares with, whiten whole images. Filters of a patch are
-    taken from a few images and fit images of any size. Until `fit`, it gives what it is given.
+    Goodfellow et al. (2013), whose maxout networks the paper compares with, whiten whole images. Filters for patches
+    need fewer images, and fit images of any size. Before `fit`, the layer is the identity.
 
     Args:
-        channels: Of the images.
+        channels: Number of image channels.
         eps: Added to the variances, so that fine noise is not blown up.
     """
 
@@ -53,13 +53,13 @@ class LocalWhitening(nn.Conv2d):
         self.weight.requires_grad_(False)
 
     def reset_parameters(self) -> None:
-        """Fills the layer so that it gives what it is given."""
+        """Makes the layer the identity."""
         super().reset_parameters()
         nn.init.dirac_(self.weight)
 
     @torch.no_grad()
     def fit(self, images: Tensor) -> None:
-        """Takes the filters from the patches of some images, (N, C, H, W); their outputs have variance 1 on these."""
+        """Computes the filters from the patches of some images, (N, C, H, W), on which the outputs have variance 1."""
         covariance = _covariance(images, self.in_channels, LOCAL)  # (C 5 5, C 5 5)
         variances, components = torch.linalg.eigh(covariance)
         whiten = (components / (variances + self.eps).sqrt()) @ components.T
@@ -70,7 +70,7 @@ class LocalWhitening(nn.Conv2d):
 
     @torch.no_grad()
     def undo(self, white: Tensor) -> Tensor:
-        """The images x, (N, C, H, W), whose whitening A x is closest to ``white``, by conjugate gradients."""
+        """Finds the images, (N, C, H, W), whose whitening is closest to ``white``, by conjugate gradients."""
         weight = self.weight.double()
         x = torch.zeros_like(white, dtype=torch.float64)
         residual = F.conv_transpose2d(white.double(), weight, padding=LOCAL // 2)
@@ -86,21 +86,21 @@ class LocalWhitening(nn.Conv2d):
 
 
 def _squares(images: Tensor) -> Tensor:
-    """Of each image, (N, 1, 1, 1)."""
+    """Returns the sum of squares of each image, (N, 1, 1, 1)."""
     return images.square().sum((1, 2, 3), keepdim=True)
 
 
 def _covariance(images: Tensor, channels: int, size: int) -> Tensor:
-    """Of all size x size patches of some images, (N, C, H, W): (C size size, C size size).
+    """Returns the covariance of all size x size patches of some images: (N, C, H, W) -> (C size size, C size size).
 
     Raises:
-        UserError: If the images are not of this kind.
+        UserError: If the images have another shape or values that are not finite.
     """
     if images.dim() != 4 or images.shape[1] != channels or min(images.shape[2:]) < size or not len(images):
         fits = f"(N, {channels}, H, W), at least {size} pixels each way"
-        raise UserError(f"a whitening is fit to images of shape {fits}, got {tuple(images.shape)}")
+        raise UserError(f"a whitening needs images of shape {fits}, got {tuple(images.shape)}")
     if not images.isfinite().all():
-        raise UserError("a whitening is fit to images of finite numbers, got NaN or infinity among them")
+        raise UserError("a whitening needs images of finite numbers, got NaN or infinity among them")
     sums, products, count = torch.zeros(()), torch.zeros(()), 0
     for part in images.split(CHUNK):
         patches = F.unfold(part.double(), size).transpose(0, 1).flatten(1)  # (C size size, patches)

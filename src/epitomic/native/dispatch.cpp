@@ -1,4 +1,4 @@
-// The library's interface (call.h), and the choice of target. The build lists its targets in EPITOMIC_TARGETS, as
+// The library's interface (call.h) and the choice of target. The build lists its targets in EPITOMIC_TARGETS, such as
 // X(baseline) X(avx2).
 #include "call.h"
 

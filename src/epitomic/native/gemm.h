@@ -5,8 +5,8 @@
 
 namespace {
 
-// c (M, PANEL) = or += a (M, depth) @ b (depth, PANEL); a[i, d] lies at a[i * row + d * step]. Of the panel's two
-// vectors N are there; a second one that is not is filled with zeros.
+// c (M, PANEL) = or += a (M, depth) @ b (depth, PANEL); a[i, d] lies at a[i * row + d * step]. N of the panel's two
+// vectors hold data; with N = 1, the second one is filled with zeros.
 template <int M, int N>
 INLINE void tile(const float* a, int64_t row, int64_t step, const float* b, int64_t depth, float* c, bool add) {
   Vec acc[M][N];
@@ -26,13 +26,13 @@ INLINE void tile(const float* a, int64_t row, int64_t step, const float* b, int6
   }
 }
 
-// a with its depth contiguous (row-major, for M = X U) ...
+// The tile for row-major a, whose depth is contiguous, as in M = X U.
 template <int M, int N>
 void tile_rows(const float* a, int64_t row, const float* b, int64_t depth, float* c, bool add) {
   tile<M, N>(a, row, 1, b, depth, c, add);
 }
 
-// ... or its rows contiguous (transposed, for dU = X^T dM).
+// The tile for transposed a, whose rows are contiguous, as in dU = X^T dM.
 template <int M, int N>
 void tile_columns(const float* a, int64_t step, const float* b, int64_t depth, float* c, bool add) {
   tile<M, N>(a, 1, step, b, depth, c, add);
@@ -40,7 +40,7 @@ void tile_columns(const float* a, int64_t step, const float* b, int64_t depth, f
 
 typedef void (*Tile)(const float* a, int64_t stride, const float* b, int64_t depth, float* c, bool add);
 
-// To be indexed as [N][M].
+// Tables of tiles, indexed as [N][M].
 #if EPITOMIC_ROWS == 12
 #define TILES_OF(F, N) \
   {nullptr, F<1, N>, F<2, N>, F<3, N>, F<4, N>,  F<5, N>,  F<6, N>, \
@@ -52,22 +52,23 @@ typedef void (*Tile)(const float* a, int64_t stride, const float* b, int64_t dep
 const Tile TILE_ROWS[3][ROWS + 1] = {{}, TILES_OF(tile_rows, 1), TILES_OF(tile_rows, 2)};
 const Tile TILE_COLUMNS[3][ROWS + 1] = {{}, TILES_OF(tile_columns, 1), TILES_OF(tile_columns, 2)};
 
-// Rows of the next tile when so many are left: the last two share theirs, as a thin tile waits for its own sums.
+// Rows of the next tile when `left` rows are left. The last two tiles share them: a thin one would wait for
+// its own sums.
 INLINE int64_t next_rows(int64_t left) {
   return left <= ROWS ? left : left < ROWS + ROWS * 2 / 3 ? (left + 1) / 2 : ROWS;
 }
 
-constexpr int64_t DEPTH = 256;  // of one pass over a panel: DEPTH * PANEL floats stay in the first-level cache
+constexpr int64_t DEPTH = 256;  // depth of one pass over a panel: DEPTH * PANEL floats fit the first-level cache
 
-// Vectors of panel q of a matrix of so many columns.
+// How many vectors of panel q hold data, in a matrix of `columns` columns.
 INLINE int64_t vectors_of(int64_t q, int64_t columns) { return columns - q * PANEL > LANES ? 2 : 1; }
 
-// c (panels, rows, PANEL) = a (rows, depth; rows `stride` floats apart) @ b (panels, depth, PANEL). From
-// its first panel on, perhaps beyond these, b has so many columns.
+// c (panels, rows, PANEL) = a (rows, depth) @ b (panels, depth, PANEL). Rows of a are `stride` floats apart. `columns`
+// counts the columns from b's first panel on; there may be more than these panels hold.
 INLINE void multiply(const float* a, int64_t stride, int64_t rows, const float* b, int64_t depth, int64_t panels,
                      int64_t columns, float* c) {
   for (int64_t d = 0; d < depth; d += DEPTH) {
-    int64_t deep = least(DEPTH, depth - d);
+    int64_t deep = min(DEPTH, depth - d);
     for (int64_t q = 0; q < panels; q++) {
       const float* panel = b + (q * depth + d) * PANEL;
       const Tile* tiles = TILE_ROWS[vectors_of(q, columns)];
@@ -79,8 +80,8 @@ INLINE void multiply(const float* a, int64_t stride, int64_t rows, const float* 
   }
 }
 
-// c (panels, wide, PANEL) = or += a^T (wide, rows) @ b (panels, rows, PANEL), with columns likewise; rows of a `stride`
-// floats apart, panels of c `panel` floats.
+// c (panels, wide, PANEL) = or += a^T (wide, rows) @ b (panels, rows, PANEL). `columns` is as in `multiply`. Rows of a
+// are `stride` floats apart, panels of c `panel` floats.
 INLINE void multiply_transposed(const float* a, int64_t stride, int64_t wide, int64_t rows, const float* b,
                                 int64_t panels, int64_t columns, float* c, int64_t panel, bool add) {
   for (int64_t q = 0; q < panels; q++) {

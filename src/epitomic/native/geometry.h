@@ -6,19 +6,26 @@
 namespace {
 
 struct Geometry {
-  int64_t vh, vw, wh, ww, dh, dw;  // points, filter and window of each axis
-  int64_t points, window;          // V*V and D*D
+  int64_t vh, vw, ph, pw, sh, sw, dh, dw;  // points, and sizes of patch, weights and window, of each axis
+  int64_t points, window, taps;            // V*V, D*D and S*S
   int64_t oh, ow, patches;
   int64_t c, k, c_panels, k_panels;
-  int64_t row;                     // floats of an input row
+  int64_t row;                             // floats in a row of the input
+  int64_t patch_map[2], weight_map[2];     // where in TABLE_OF_MAPS: 0 for the data
 
   explicit Geometry(const EpitomicProblem& p)
-      : vh(p.kernel[0] + p.pool[0] - 1), vw(p.kernel[1] + p.pool[1] - 1), wh(p.kernel[0]), ww(p.kernel[1]),
-        dh(p.pool[0]), dw(p.pool[1]), points(vh * vw), window(dh * dw), oh((p.h - wh) / p.stride[0] + 1),
-        ow((p.w - ww) / p.stride[1] + 1), patches(p.n * oh * ow), c(p.c), k(p.k), c_panels(up(c, PANEL) / PANEL),
-        k_panels(up(k, PANEL) / PANEL), row(p.w * p.c) {
-    CHECK(wh >= 1 && ww >= 1 && dh >= 1 && dw >= 1 && vh <= 8 && vw <= 8);
-    CHECK(p.n >= 1 && p.h >= wh && p.w >= ww && c >= 1 && k >= 1 && p.stride[0] >= 1 && p.stride[1] >= 1);
+      : vh(max(p.patch[0], p.weight[0])), vw(max(p.patch[1], p.weight[1])), ph(p.patch[0]), pw(p.patch[1]),
+        sh(p.weight[0]), sw(p.weight[1]), dh(vh - min(ph, sh) + 1), dw(vw - min(pw, sw) + 1), points(vh * vw),
+        window(dh * dw), taps(sh * sw), oh(p.grid[0]), ow(p.grid[1]), patches(p.n * oh * ow), c(p.c), k(p.k),
+        c_panels(round_up(c, PANEL) / PANEL), k_panels(round_up(k, PANEL) / PANEL), row(p.w * p.c) {
+    for (int i = 0; i < 2; i++) {
+      bool is_data = p.patch[i] > p.weight[i];
+      patch_map[i] = is_data ? 0 : p.patch[i];
+      weight_map[i] = is_data ? p.weight[i] : 0;
+      CHECK(p.patch[i] >= 1 && p.weight[i] >= 1 && p.stride[i] >= 1 && p.before[i] >= 0 && p.grid[i] >= 1);
+    }
+    CHECK(vh <= 8 && vw <= 8 && p.n >= 1 && p.h >= 1 && p.w >= 1 && c >= 1 && k >= 1);
+    CHECK(!p.all || (p.stride[0] == dh && p.stride[1] == dw && p.skipped[0] == 0 && p.skipped[1] == 0));
   }
 };
 
@@ -27,23 +34,37 @@ struct Block {
   int64_t first, count;
 };
 
-// At which pixel of the input each patch of a block begins.
-INLINE void locate(const EpitomicProblem& p, const Geometry& g, Block block, int64_t* offsets) {
-  int64_t j = block.first % g.ow, i = block.first / g.ow % g.oh, n = block.first / g.ow / g.oh;
-  for (int64_t b = 0; b < block.count; b++) {
-    offsets[b] = (n * p.h + i * p.stride[0]) * p.w + j * p.stride[1];
-    if (++j == g.ow) {
-      j = 0;
-      if (++i == g.oh) i = 0, n++;
-    }
-  }
-}
+// The patches of a block, one after another.
+struct Walk {
+  int64_t n, i, j, oh, ow;
 
-// Runs of nearly equal length: the i-th of `parts` of `total`, in multiples of `unit`.
+  Walk(const Geometry& g, Block block)
+      : n(block.first / g.ow / g.oh), i(block.first / g.ow % g.oh), j(block.first % g.ow), oh(g.oh), ow(g.ow) {}
+
+  void next() {
+    if (++j < ow) return;
+    j = 0;
+    if (++i < oh) return;
+    i = 0;
+    n++;
+  }
+};
+
+// Those of `size` values from `start` on that lie in [0, end): from `first` up to `last`, itself not included.
+struct Inside {
+  int64_t first, last;
+
+  Inside(int64_t start, int64_t size, int64_t end)
+      : first(start < 0 ? min(-start, size) : 0), last(max(first, min(size, end - start))) {}
+
+  bool all(int64_t size) const { return first == 0 && last == size; }
+};
+
+// Returns the i-th of `parts` nearly equal runs that make up `total`, in multiples of `unit`.
 INLINE Block part(int64_t total, int64_t parts, int64_t i, int64_t unit) {
-  int64_t units = up(total, unit) / unit;
+  int64_t units = round_up(total, unit) / unit;
   int64_t begin = units * i / parts * unit, end = units * (i + 1) / parts * unit;
-  return {begin, least(end, total) - begin};
+  return {begin, min(end, total) - begin};
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The kernel for one target. Compiled once for each, with that target's flags and EPITOMIC_TARGET; dispatch.cpp
-// chooses. No header of the C++ library is included, so that no code for one target can end up in another.
+// The kernel for one target. It is compiled once per target, with its flags and EPITOMIC_TARGET; dispatch.cpp chooses
+// one. No header of the C++ library is included, so that no code for one target can end up in another.
 #include "backward.h"
 #include "forward.h"
 #include "pack.h"
@@ -9,59 +9,59 @@
 
 namespace {
 
-constexpr int64_t BLOCK = 96;                        // patches: U streams by once for so many ...
-constexpr int64_t LEFT_BYTES = 560 * 1024;           // ... unless a row of points of them takes more than this
-constexpr int64_t GROUP_BYTES = 9 * 1024 * 1024;     // of U: all of them fit the last cache with all else
-constexpr int64_t SLICED_BYTES = 4 * 1024 * 1024;    // of all slices of dU together
+constexpr int64_t BLOCK = 96;                        // patches of a block: U is read once per block
+constexpr int64_t LEFT_BYTES = 560 * 1024;           // a row of points of a block; larger ones make blocks smaller
+constexpr int64_t GROUP_BYTES = 9 * 1024 * 1024;     // a group of U: it fits the last-level cache with all else
+constexpr int64_t SLICED_BYTES = 4 * 1024 * 1024;    // all slices of dU together
 constexpr int64_t MAX_SLICES = 4;
 
 INLINE int64_t groups_of(int64_t panels, int64_t floats_of_panel) {
-  return least(panels, (4 * panels * floats_of_panel + GROUP_BYTES - 1) / GROUP_BYTES);
+  return min(panels, (4 * panels * floats_of_panel + GROUP_BYTES - 1) / GROUP_BYTES);
 }
 
 INLINE void plan_sizes(const EpitomicProblem& p, EpitomicPlan& plan) {
   Geometry g(p);
   plan.panel = PANEL;
-  int64_t block = LEFT_BYTES / (4 * g.vw * most(g.c, g.k)) / ROWS * ROWS;
-  plan.block = least(plan.block > 0 ? plan.block : most(BLOCK / 2, least(BLOCK, block)), g.patches);
-  int64_t epitome_panel = g.points * g.c * PANEL, channel_panel = g.points * g.k * PANEL;  // floats
-  plan.epitome_groups = groups_of(g.k_panels, epitome_panel);
+  int64_t block = LEFT_BYTES / (4 * g.vw * max(g.c, g.k)) / ROWS * ROWS;
+  plan.block = min(max(BLOCK / 2, min(BLOCK, block)), g.patches);
+  int64_t output_panel = g.points * g.c * PANEL, channel_panel = g.points * g.k * PANEL;  // floats
+  plan.output_groups = groups_of(g.k_panels, output_panel);
   plan.channel_groups = groups_of(g.c_panels, channel_panel);
-  int64_t epitome_panels = (g.k_panels + plan.epitome_groups - 1) / plan.epitome_groups;
+  int64_t output_panels = (g.k_panels + plan.output_groups - 1) / plan.output_groups;
   int64_t channel_panels = (g.c_panels + plan.channel_groups - 1) / plan.channel_groups;
-  plan.u = epitome_panels * epitome_panel;
+  plan.u = output_panels * output_panel;
   plan.u_transposed = channel_panels * channel_panel;
-  plan.slices = most(1, least(least(SLICED_BYTES / (4 * plan.u), MAX_SLICES), g.patches / (4 * plan.block)));
+  plan.slices = max(1, min(min(SLICED_BYTES / (4 * plan.u), MAX_SLICES), g.patches / (4 * plan.block)));
 
   ForwardTasks forward(p, g, plan);
   InputTasks input(p, g, plan);
-  EpitomeTasks epitomes(p, g, plan);
+  WeightTasks weights(p, g, plan);
   int64_t* floats = plan.workspace;
   floats[EPITOMIC_PACK] = floats[EPITOMIC_PACK_TRANSPOSED] = floats[EPITOMIC_UNPACK] = 0;
   floats[EPITOMIC_AFFINE] = floats[EPITOMIC_HASH] = 0;
-  floats[EPITOMIC_FORWARD] = forward.products(g, epitome_panels).floats;
+  floats[EPITOMIC_FORWARD] = forward.products(g, output_panels).floats;
   floats[EPITOMIC_INPUT] = input.floats(p, g, channel_panels);
-  floats[EPITOMIC_EPITOMES] = epitomes.floats;
+  floats[EPITOMIC_WEIGHTS] = weights.floats;
 
-  plan.tasks[EPITOMIC_PACK] = plan.tasks[EPITOMIC_UNPACK] = pack_tasks(epitome_panels, g.c);
+  plan.tasks[EPITOMIC_PACK] = plan.tasks[EPITOMIC_UNPACK] = pack_tasks(output_panels, g.c);
   plan.tasks[EPITOMIC_PACK_TRANSPOSED] = pack_tasks(channel_panels, g.k);
   plan.tasks[EPITOMIC_FORWARD] = forward.count;
   plan.tasks[EPITOMIC_AFFINE] = AFFINE_TASKS;
   plan.tasks[EPITOMIC_INPUT] = input.image_groups * input.channel_parts;
-  plan.tasks[EPITOMIC_EPITOMES] = epitomes.epitome_parts * epitomes.channel_parts * g.vh * plan.slices;
-  plan.tasks[EPITOMIC_HASH] = (g.k * g.c * g.points + HASH_FLOATS - 1) / HASH_FLOATS;
+  plan.tasks[EPITOMIC_WEIGHTS] = weights.output_parts * weights.channel_parts * g.vh * plan.slices;
+  plan.tasks[EPITOMIC_HASH] = (g.k * g.c * g.taps + HASH_FLOATS - 1) / HASH_FLOATS;
 }
 
 INLINE void run_task(const EpitomicProblem& p, const Geometry& g, const EpitomicPlan& plan, const EpitomicTensors& t,
                      int pass, int64_t task, float* workspace) {
   switch (pass) {
     case EPITOMIC_PACK: {
-      Block group = part(g.k_panels, plan.epitome_groups, t.group, 1);
-      return pack(p, g, t.epitomes, g.k, g.c * g.points, g.c, g.points, group, t.u, task);
+      Block group = part(g.k_panels, plan.output_groups, t.group, 1);
+      return pack(p, g, t.weights, g.k, g.c * g.taps, g.c, g.taps, group, t.u, task);
     }
     case EPITOMIC_PACK_TRANSPOSED: {
       Block group = part(g.c_panels, plan.channel_groups, t.group, 1);
-      return pack(p, g, t.epitomes, g.c, g.points, g.k, g.c * g.points, group, t.u_transposed, task);
+      return pack(p, g, t.weights, g.c, g.taps, g.k, g.c * g.taps, group, t.u_transposed, task);
     }
     case EPITOMIC_FORWARD:
       return forward(p, g, plan, t, task, workspace);
@@ -69,20 +69,20 @@ INLINE void run_task(const EpitomicProblem& p, const Geometry& g, const Epitomic
       return backward_affine(g, t, task);
     case EPITOMIC_INPUT:
       return backward_input(p, g, plan, t, task, workspace);
-    case EPITOMIC_EPITOMES:
-      return backward_epitomes(p, g, plan, t, task, workspace);
+    case EPITOMIC_WEIGHTS:
+      return backward_weights(p, g, plan, t, task, workspace);
     case EPITOMIC_UNPACK:
-      return unpack(p, g, plan, part(g.k_panels, plan.epitome_groups, t.group, 1), t.du, t.depitomes, task);
+      return unpack(p, g, plan, part(g.k_panels, plan.output_groups, t.group, 1), t.du, t.dweights, task);
     case EPITOMIC_HASH: {
       int64_t first = task * HASH_FLOATS;
-      t.hashes[task] = hash(t.epitomes + first, least(HASH_FLOATS, g.k * g.c * g.points - first));
+      t.hashes[task] = hash(t.weights + first, min(HASH_FLOATS, g.k * g.c * g.taps - first));
     }
   }
 }
 
 }  // namespace
 
-// Not in a header: the names carry the target.
+// The names of these two functions carry the target.
 extern "C" void JOIN(epitomic_plan_, EPITOMIC_TARGET)(const EpitomicProblem* p, EpitomicPlan* plan) {
   plan_sizes(*p, *plan);
 }

@@ -1,4 +1,4 @@
-// Epitomes to U = B^T v B in panels, and dU back to the gradient of the epitomes.
+// From weights to U in panels, and from dU back to the gradient of the weights.
 #pragma once
 
 #include "geometry.h"
@@ -6,63 +6,41 @@
 
 namespace {
 
-// A dense V x V map along an axis of vectors.
-template <int V>
-void map_all(const float* m, const float* in, int64_t in_tap, float* out, int64_t out_tap, int64_t vectors) {
-  for (int64_t v = 0; v < vectors; v++, in += LANES, out += LANES) {
-    Vec x[V];
-    UNROLL for (int j = 0; j < V; j++) x[j] = load(in + j * in_tap);
-    UNROLL for (int i = 0; i < V; i++) {
-      Vec sum = m[i * V] * x[0];
-      UNROLL for (int j = 1; j < V; j++) sum += m[i * V + j] * x[j];
-      store(out + i * out_tap, sum);
-    }
-  }
-}
-
-const MapAll MAP_ALL[9] = {nullptr,    map_all<1>, map_all<2>, map_all<3>, map_all<4>,
-                           map_all<5>, map_all<6>, map_all<7>, map_all<8>};
-
-constexpr int64_t PACK_DEPTH = 32;  // rows of a panel that a task makes
-constexpr int64_t PACK_AHEAD = 4;   // rows from the one that is made to the one that is fetched
+constexpr int64_t PACK_DEPTH = 32;  // rows of a panel in a task
+constexpr int64_t PACK_AHEAD = 4;   // how many rows ahead to prefetch
 
 INLINE int64_t pack_tasks(int64_t panels, int64_t depth) { return panels * ((depth + PACK_DEPTH - 1) / PACK_DEPTH); }
 
-// Task: up to PACK_DEPTH rows of one panel of a group, at every point. A column i of row d is the epitome plane that
-// starts at epitomes[i * column + d * row].
-INLINE void pack(const EpitomicProblem& p, const Geometry& g, const float* epitomes, int64_t columns, int64_t column,
+// Task: up to PACK_DEPTH rows of one panel of a group, at every point. Column i of row d is the plane of weights that
+// starts at weights[i * column + d * row].
+INLINE void pack(const EpitomicProblem& p, const Geometry& g, const float* weights, int64_t columns, int64_t column,
                  int64_t depth, int64_t row, Block group, float* u, int64_t task) {
   int64_t chunks = (depth + PACK_DEPTH - 1) / PACK_DEPTH, panel = task / chunks;
-  if (panel >= group.count) return;  // there are as many tasks as the largest group has
+  if (panel >= group.count) return;  // tasks are counted for the largest group
   Block rows = part(depth, chunks, task % chunks, 1);
-  int64_t first = (group.first + panel) * PANEL, there = least(PANEL, columns - first);
+  int64_t first = (group.first + panel) * PANEL, there = min(PANEL, columns - first);
   alignas(64) float plane[64 * PANEL] = {}, half[64 * PANEL];
   for (int64_t d = rows.first; d < rows.first + rows.count; d++) {
-    const float* from = epitomes + first * column + d * row;
-    if (d + PACK_AHEAD < depth)  // too many streams for the processor to foresee
+    const float* from = weights + first * column + d * row;
+    if (d + PACK_AHEAD < depth)  // more streams than the processor prefetches by itself
       for (int64_t i = 0; i < there; i++)
-        for (int64_t l = 0; l < g.points; l += LINE) __builtin_prefetch(from + i * column + PACK_AHEAD * row + l);
-    transpose(from, there, column, g.points, plane, PANEL);
-    MAP_ALL[g.vh](p.epitome[0], plane, g.vw * PANEL, half, g.vw * PANEL, 2 * g.vw);
+        for (int64_t l = 0; l < g.taps; l += LINE) __builtin_prefetch(from + i * column + PACK_AHEAD * row + l);
+    transpose(from, there, column, g.taps, plane, PANEL);
+    EVALUATE_ALL[g.vh][g.weight_map[0]](p.weight_map[0], plane, g.sw * PANEL, half, g.sw * PANEL, 2 * g.sw);
     int64_t tap = group.count * depth * PANEL;
     for (int64_t vh = 0; vh < g.vh; vh++)
-      MAP_ALL[g.vw](p.epitome[1], half + vh * g.vw * PANEL, PANEL, u + vh * g.vw * tap + (panel * depth + d) * PANEL,
-                    tap, 2);
+      EVALUATE_ALL[g.vw][g.weight_map[1]](p.weight_map[1], half + vh * g.sw * PANEL, PANEL,
+                                          u + vh * g.vw * tap + (panel * depth + d) * PANEL, tap, 2);
   }
 }
 
-// Task as of `pack` with epitomes as columns: the transpose of both maps, summed over slices.
+// Task: as in `pack`, with outputs as columns. Sums the slices and applies the transposes of both maps.
 INLINE void unpack(const EpitomicProblem& p, const Geometry& g, const EpitomicPlan& plan, Block group, const float* du,
-                   float* depitomes, int64_t task) {
+                   float* dweights, int64_t task) {
   int64_t chunks = (g.c + PACK_DEPTH - 1) / PACK_DEPTH, panel = task / chunks;
   if (panel >= group.count) return;
   Block rows = part(g.c, chunks, task % chunks, 1);
-  int64_t first = (group.first + panel) * PANEL, there = least(PANEL, g.k - first);
-  float high[64], wide[64];
-  for (int64_t i = 0; i < g.vh; i++)
-    for (int64_t j = 0; j < g.vh; j++) high[i * g.vh + j] = p.epitome[0][j * g.vh + i];
-  for (int64_t i = 0; i < g.vw; i++)
-    for (int64_t j = 0; j < g.vw; j++) wide[i * g.vw + j] = p.epitome[1][j * g.vw + i];
+  int64_t first = (group.first + panel) * PANEL, there = min(PANEL, g.k - first);
   alignas(64) float plane[64 * PANEL], half[64 * PANEL];
   int64_t tap = group.count * g.c * PANEL;
   for (int64_t c = rows.first; c < rows.first + rows.count; c++) {
@@ -73,15 +51,16 @@ INLINE void unpack(const EpitomicProblem& p, const Geometry& g, const EpitomicPl
         for (int64_t s = 1; s < plan.slices; s++) sum += load(from + (s * g.points + t) * tap + i);
         store(plane + t * PANEL + i, sum);
       }
-    MAP_ALL[g.vh](high, plane, g.vw * PANEL, half, g.vw * PANEL, 2 * g.vw);
-    for (int64_t vh = 0; vh < g.vh; vh++)
-      MAP_ALL[g.vw](wide, half + vh * g.vw * PANEL, PANEL, plane + vh * g.vw * PANEL, PANEL, 2);
-    float* to = depitomes + (first * g.c + c) * g.points;
-    transpose(plane, g.points, PANEL, there, to, g.c * g.points);
+    GATHER_ALL[g.vh][g.weight_map[0]](p.weight_map[0], plane, g.vw * PANEL, half, g.vw * PANEL, 2 * g.vw);
+    for (int64_t i = 0; i < g.sh; i++)
+      GATHER_ALL[g.vw][g.weight_map[1]](p.weight_map[1], half + i * g.vw * PANEL, PANEL, plane + i * g.sw * PANEL,
+                                        PANEL, 2);
+    transpose(plane, g.taps, PANEL, there, dweights + (first * g.c + c) * g.taps, g.c * g.taps);
   }
 }
 
-// ---- What the packed epitomes were made from: a task hashes HASH_FLOATS of them. A change of one value always shows.
+// ---- Hashes of the weights, which tell whether kept panels still fit them. A task hashes HASH_FLOATS values. A
+// change of one value always changes the hash.
 
 constexpr int64_t HASH_FLOATS = 1 << 16;
 

@@ -1,7 +1,8 @@
-// The left factors of the products, for one row of points (fixed vertical point, all horizontal ones) of a block.
+// The left factors of the products, for one row of points of a block: one vertical point, all horizontal ones.
 //
-// Patches:    X[t, b, c] = sum_ij G[vh, i] G[vw, j] (x[b, i, j, c] - mean[b])
-// Gradients: dM[t, b, k] = A[vh, ph] A[vw, pw] dy[b, k], where (ph, pw) is the winner
+// Patches:    X[t, b, c] = sum_ij R[vh, i] R[vw, j] (x[b, i, j, c] - mean[b]), where R is G, or B^T for the data
+// Gradients: dM[t, b, k] = A[vh, ph] A[vw, pw] dy[b, k], where (ph, pw) is the winner,
+//         or dM[t, b, k] = sum_ij A[vh, i] A[vw, j] dy[b, i, j, k] where all responses are kept: patches of dy
 #pragma once
 
 #include "geometry.h"
@@ -13,6 +14,14 @@ namespace {
 struct Factor {
   float* data;
   int64_t plane, row, panel;
+  bool in_rows;  // panel = PANEL: a vector may begin anywhere in a row
+};
+
+// The rows of a patch that a vertical point reads, and their coefficients.
+struct Taps {
+  int64_t count;
+  int64_t rows[8];  // floats from the top of the patch
+  float weights[8];
 };
 
 template <bool CENTRED>
@@ -20,61 +29,92 @@ INLINE Vec pixels(const float* x, int64_t count, float mean) {
   return CENTRED ? load(x, count) - mean : load(x, count);
 }
 
-// A patch, some of its channels: `count` rows of pixels weighted by `high` and summed, then the transform along the width.
-// Every channel goes the same way, whichever others are with it: the last vector overlaps the one before.
-template <int V, int W, bool CENTRED>
-INLINE void transform_patch(const float* high, int64_t count, const float* wide, const float* x, int64_t row,
-                            int64_t pixel, float mean, int64_t channels, float* out, int64_t plane) {
+// Transforms some channels of a patch: sums its weighted rows of pixels and transforms along the width. With EDGE, some
+// columns are outside of the image, and zero. In rows, the last vector overlaps the one before, so that a channel's
+// result does not depend on which others are with it.
+template <int V, int P, bool DATA, bool CENTRED, bool EDGE>
+INLINE void transform_patch(const Taps& high, const float* wide, const float* x, int64_t pixel, Inside columns,
+                            float mean, int64_t channels, const Factor& out) {
   for (int64_t i = 0; i < channels; i += LANES) {
-    int64_t at = most(0, least(i, channels - LANES)), there = channels - at;
-    Vec sums[W], points[V];
-    UNROLL for (int j = 0; j < W; j++) sums[j] = high[0] * pixels<CENTRED>(x + j * pixel + at, there, mean);
-    for (int64_t r = 1; r < count; r++)
-      UNROLL for (int j = 0; j < W; j++)
-        sums[j] += high[r] * pixels<CENTRED>(x + r * row + j * pixel + at, there, mean);
-    evaluate<V, W>(wide, sums, points);
-    UNROLL for (int t = 0; t < V; t++) store(out + t * plane + at, points[t]);
+    int64_t at = out.in_rows ? max(0, min(i, channels - LANES)) : i, there = channels - at;
+    Vec sums[P], points[V];
+    UNROLL for (int j = 0; j < P; j++) sums[j] = Vec{};
+    for (int64_t r = 0; r < high.count; r++)
+      UNROLL for (int j = 0; j < P; j++)
+        if (!EDGE || (j >= columns.first && j < columns.last))
+          sums[j] += high.weights[r] * pixels<CENTRED>(x + high.rows[r] + j * pixel + at, there, mean);
+    evaluate<V, P, DATA>(wide, sums, points);
+    float* to = out.data + at / PANEL * out.panel + at % PANEL;
+    UNROLL for (int t = 0; t < V; t++) store(to + t * out.plane, points[t]);
   }
 }
 
-// Patches that are not centred have no mean to subtract, which saves half the operations on pixels.
-template <int V, int W>
-void patch_points(const float* high, int64_t count, const float* wide, const float* x, int64_t row, int64_t pixel,
-                  float mean, int64_t channels, float* out, int64_t plane) {
-  if (mean == 0)
-    transform_patch<V, W, false>(high, count, wide, x, row, pixel, mean, channels, out, plane);
-  else
-    transform_patch<V, W, true>(high, count, wide, x, row, pixel, mean, channels, out, plane);
+// Patches that are not centred have no mean to subtract. This saves half the operations on pixels.
+template <int V, int P, bool DATA>
+void patch_points(const Taps& high, const float* wide, const float* x, int64_t pixel, Inside columns, float mean,
+                  int64_t channels, const Factor& out) {
+  if (!columns.all(P)) {
+    CHECK(mean == 0);
+    return transform_patch<V, P, DATA, false, true>(high, wide, x, pixel, columns, mean, channels, out);
+  }
+  if (mean == 0) return transform_patch<V, P, DATA, false, false>(high, wide, x, pixel, columns, mean, channels, out);
+  CHECK(!DATA);
+  if (!DATA) transform_patch<V, P, DATA, true, false>(high, wide, x, pixel, columns, mean, channels, out);
 }
 
-typedef void (*PatchPoints)(const float* high, int64_t count, const float* wide, const float* x, int64_t row,
-                            int64_t pixel, float mean, int64_t channels, float* out, int64_t plane);
-const PatchPoints PATCH_POINTS[9][9] = TABLE_OF_SIZES(patch_points);
+typedef void (*PatchPoints)(const Taps& high, const float* wide, const float* x, int64_t pixel, Inside columns,
+                            float mean, int64_t channels, const Factor& out);
+const PatchPoints PATCH_POINTS[9][9] = TABLE_OF_MAPS(patch_points);
 
-// Of the given channels alone.
-INLINE void patch_row(const EpitomicProblem& p, const Geometry& g, const EpitomicTensors& t, Block block,
-                      const int64_t* offsets, Block channels, int64_t vh, Factor out) {
-  bool zero = vh == 0 && g.vh % 2 == 0, infinity = vh == g.vh - 1;  // one coefficient alone: see transforms.h
-  int64_t first = infinity ? g.wh - 1 : 0, count = zero || infinity ? 1 : g.wh;
-  const float* high = p.patch[0] + vh * g.wh + first;
-  for (int64_t b = 0; b < block.count; b++) {
-    const float* x = t.x + offsets[b] * g.c + first * g.row + channels.first;
-    CHECK(offsets[b] * g.c + (g.wh - 1) * g.row + g.ww * g.c <= p.n * p.h * g.row);
-    float mean = t.patch_mean ? t.patch_mean[block.first + b] : 0;
-    PATCH_POINTS[g.vw][g.ww](high, count, p.patch[1], x, g.row, g.c, mean, channels.count, out.data + b * out.row,
-                             out.plane);
+// An image that is read patch by patch: the input, or the gradient of all responses.
+struct Image {
+  const float* data;
+  int64_t h, w, c;
+  int64_t size[2], stride[2], before[2];  // of the patches
+  int64_t map[2];                         // in TABLE_OF_MAPS
+  const float *high, *wide;               // (V, size)
+  const float* means;                     // of the patches, or null
+};
+
+INLINE Image input_image(const EpitomicProblem& p, const Geometry& g, const EpitomicTensors& t) {
+  return {t.x,  p.h, p.w, g.c, {g.ph, g.pw}, {p.stride[0], p.stride[1]}, {p.before[0], p.before[1]},
+          {g.patch_map[0], g.patch_map[1]}, p.patch_map[0], p.patch_map[1], t.patch_mean};
+}
+
+INLINE Image gradient_image(const EpitomicProblem& p, const Geometry& g, const EpitomicTensors& t) {
+  return {t.dy, p.responses[0], p.responses[1], g.k, {g.dh, g.dw}, {g.dh, g.dw}, {0, 0}, {g.dh, g.dw}, p.output_map[0],
+          p.output_map[1], nullptr};
+}
+
+// One row of points of an image, for the given channels.
+INLINE void image_row(const Geometry& g, const Image& image, Block block, Block channels, int64_t vh, Factor out) {
+  const float* high = image.high + vh * image.size[0];
+  int64_t row = image.w * image.c;
+  Walk at(g, block);
+  for (int64_t b = 0; b < block.count; b++, at.next(), out.data += out.row) {
+    int64_t top = at.i * image.stride[0] - image.before[0], left = at.j * image.stride[1] - image.before[1];
+    Inside rows(top, image.size[0], image.h), columns(left, image.size[1], image.w);
+    Taps taps = {};
+    for (int64_t i = rows.first; i < rows.last; i++) {
+      taps.rows[taps.count] = i * row;
+      taps.weights[taps.count] = high[i];
+      taps.count += high[i] != 0;
+    }
+    const float* x = image.data + ((at.n * image.h + top) * image.w + left) * image.c + channels.first;
+    float mean = image.means ? image.means[block.first + b] : 0;
+    PATCH_POINTS[g.vw][image.map[1]](taps, image.wide, x, image.c, columns, mean, channels.count, out);
   }
 }
 
-// The columns [first, first + count) * PANEL of dM, rounded up to whole panels.
+// One row of points of dM, for the given panels of outputs, from the winners.
 template <int V, int D>
-void gradient_row(const EpitomicProblem& p, const Geometry& g, const float* dy, const uint8_t* positions, Block block,
-                  Block panels, int64_t vh, Factor out) {
+void winner_row(const EpitomicProblem& p, const Geometry& g, const float* dy, const uint8_t* positions, Block block,
+                Block panels, int64_t vh, Factor out) {
   constexpr int FIRST = V % 2 == 0;
-  const float *high = p.output[0] + vh * g.dh, *wide = p.output[1];
+  const float *high = p.output_map[0] + vh * g.dh, *wide = p.output_map[1];
   for (int64_t b = 0; b < block.count; b++) {
     for (int64_t h = 0; h < 2 * panels.count; h++) {  // vectors
-      int64_t k = panels.first * PANEL + h * LANES, there = most(0, g.k - k), at = (block.first + b) * g.k + k;
+      int64_t k = panels.first * PANEL + h * LANES, there = max(0, g.k - k), at = (block.first + b) * g.k + k;
       float* to = out.data + b * out.row + h / 2 * out.panel + h % 2 * LANES;
       Vec d = load(dy + at, there);
       Ints position = load_positions(positions + at, there), start = {};
@@ -100,8 +140,16 @@ void gradient_row(const EpitomicProblem& p, const Geometry& g, const float* dy, 
   }
 }
 
-typedef void (*GradientRow)(const EpitomicProblem&, const Geometry&, const float* dy, const uint8_t* positions, Block,
-                            Block panels, int64_t vh, Factor);
-const GradientRow GRADIENT_ROW[9][9] = TABLE_OF_SIZES(gradient_row);
+typedef void (*WinnerRow)(const EpitomicProblem&, const Geometry&, const float* dy, const uint8_t* positions, Block,
+                          Block panels, int64_t vh, Factor);
+const WinnerRow WINNER_ROW[9][9] = TABLE_OF_WINDOWS(winner_row);
+
+// One row of points of dM, for the given panels of outputs.
+INLINE void gradient_row(const EpitomicProblem& p, const Geometry& g, const EpitomicTensors& t, Block block,
+                         Block panels, int64_t vh, Factor out) {
+  if (!p.all) return WINNER_ROW[g.vw][g.dw](p, g, t.dy, t.positions, block, panels, vh, out);
+  int64_t first = panels.first * PANEL;
+  image_row(g, gradient_image(p, g, t), block, {first, min(panels.count * PANEL, g.k - first)}, vh, out);
+}
 
 }  // namespace

@@ -26,15 +26,15 @@
 #endif
 #endif
 
-// Loads and stores of a part of a vector without a loop of scalars, which took 45 % of a step of paper layer 1 where its
-// 12 channels are less than a vector of 16.
+// Masked loads and stores of a part of a vector. Scalar loops took 45 % of a training step of the paper's layer 1,
+// whose 12 channels are less than a vector of 16.
 #if defined(__AVX512F__) && defined(__AVX512VL__) && defined(__AVX512BW__) && EPITOMIC_LANES == 16
 #define MASKS
 #elif defined(__AVX2__) && EPITOMIC_LANES == 8
-#define LOAD_MASKS  // for loads only: `store` goes by halves
+#define LOAD_MASKS  // loads only: `store` halves the vector
 #endif
 
-#ifndef EPITOMIC_ROWS  // of a register tile, two vectors wide: what 16 or 32 registers hold
+#ifndef EPITOMIC_ROWS  // rows of a register tile of two vectors, as 16 or 32 registers hold
 #if defined(__AVX512F__) || defined(__aarch64__)
 #define EPITOMIC_ROWS 12
 #else
@@ -55,7 +55,7 @@ namespace {
 constexpr int64_t LANES = EPITOMIC_LANES;
 constexpr int64_t PANEL = 2 * LANES;
 constexpr int64_t ROWS = EPITOMIC_ROWS;
-constexpr int64_t LINE = 16;  // floats of a cache line
+constexpr int64_t LINE = 16;  // floats in a cache line
 
 typedef float Vec __attribute__((vector_size(4 * EPITOMIC_LANES)));
 typedef int32_t Ints __attribute__((vector_size(4 * EPITOMIC_LANES)));
@@ -81,7 +81,7 @@ INLINE __m256i first_lanes(int64_t count) {
 }
 #endif
 
-// The first `count` lanes; zeros after them.
+// Loads the first `count` lanes and zeros after them.
 INLINE Vec load(const float* p, int64_t count) {
 #ifdef MASKS
   return (Vec)_mm512_maskz_loadu_ps(first_lanes(count), p);
@@ -95,12 +95,13 @@ INLINE Vec load(const float* p, int64_t count) {
 #endif
 }
 
+// Stores the first `count` lanes.
 INLINE void store(float* p, Vec v, int64_t count) {
 #ifdef MASKS
   _mm512_mask_storeu_ps(p, first_lanes(count), (__m512)v);
 #elif defined(LOAD_MASKS)
   if (count >= LANES) return store(p, v);
-  __m128 left = _mm256_castps256_ps128((__m256)v);  // what is left to store, first lane first
+  __m128 left = _mm256_castps256_ps128((__m256)v);  // the lanes still to store, the first one lowest
   if (count & 4) {
     _mm_storeu_ps(p, left);
     left = _mm256_extractf128_ps((__m256)v, 1);
@@ -118,7 +119,7 @@ INLINE void store(float* p, Vec v, int64_t count) {
 #endif
 }
 
-// Compilers make a loop of scalars of the generic conversions, so the usual targets have theirs written out.
+// Compilers turn the generic conversions into scalar loops, so the usual targets have intrinsics.
 INLINE Ints widen(const uint8_t* p) {
 #if defined(__AVX2__) && EPITOMIC_LANES == 8
   return (Ints)_mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i*)p));
@@ -159,7 +160,7 @@ INLINE void store_positions(uint8_t* p, Ints v, int64_t count) {
 // `mask ? a : b` lane by lane, as bits: NaNs pass.
 INLINE Vec select(Ints mask, Vec a, Vec b) { return mask ? a : b; }
 
-// A 4 x 4 block, transposed: from[i * from_row + j] goes to to[j * to_row + i].
+// Transposes a 4 x 4 block: from[i * from_row + j] goes to to[j * to_row + i].
 INLINE void transpose_block(const float* from, int64_t from_row, float* to, int64_t to_row) {
   typedef float Four __attribute__((vector_size(16)));
   typedef float UnalignedFour __attribute__((vector_size(16), aligned(4), may_alias));
@@ -196,13 +197,13 @@ INLINE void transpose(const float* from, int64_t rows, int64_t from_row, int64_t
   }
 }
 
-INLINE int64_t up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
-INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-INLINE int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
+INLINE int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
+INLINE int64_t min(int64_t a, int64_t b) { return a < b ? a : b; }
+INLINE int64_t max(int64_t a, int64_t b) { return a > b ? a : b; }
 
 // Planes that are walked side by side lie an odd number of cache lines apart, so that they share no cache set.
 INLINE int64_t spread(int64_t floats) {
-  int64_t lines = up(floats, LINE) / LINE;
+  int64_t lines = round_up(floats, LINE) / LINE;
   return (lines | 1) * LINE;
 }
 

@@ -1,1 +1,7 @@
-"""The kernel: the paper's equations (`reference`), torch's convolutions (`direct`) and the fast way (`winograd`)."""
+"""Four algorithms for one layer, the reductions that lead to them (`reductions`) and the choice among them (`choice`).
+
+- `reference`: the paper's equations, one filter at a time;
+- `direct`: torch's own convolutions;
+- `winograd`: fewer multiplications, in torch calls;
+- `native`: the same in C++.
+"""

@@ -1,7 +1,7 @@
-"""Epitomic convolution through torch's own convolution: one strided ``conv2d`` per position, and a running maximum.
+"""The layers by torch's own operators: for epitomes, one strided ``conv2d`` per position and a running maximum.
 
-Works for every geometry, dtype and device that ``conv2d`` works for, traces and exports as ordinary operators, and
-differentiates twice. No response of another position than the best so far is kept.
+It works for every geometry, dtype and device that ``conv2d`` works for, traces and exports as ordinary operators, and
+can be differentiated twice. It keeps the best responses so far, not those of every position.
 """
 
 from __future__ import annotations
@@ -11,32 +11,59 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd import forward_ad
 
-from epitomic.geometry import Pair
+from epitomic.geometry import Pair, PoolGeometry
+from epitomic.ops.tracing import needs_plain_autograd
+
+NO_MORE = ((0, 0), (1, 1), False, (0, 0), 1)  # padding, dilation, transposed, output padding, groups of a convolution
 
 
 def match_direct(x: Tensor, filters: Tensor, bias: Tensor | None, stride: Pair) -> tuple[Tensor, Tensor]:
-    """Eq. 2 for given filters.
+    """Computes Eq. 2 for given filters.
 
     Args:
         x: Padded input, (N, C, H, W).
         filters: The filters w_{k,p}, (K, D*D, C, W, W).
-        bias: (K,) or None, added after the maximum.
-        stride: Step of the patches.
+        bias: Added after the maximum, (K,), or None.
+        stride: Step from one patch of the input to the next.
 
     Returns:
-        Responses, (N, K, oh, ow), and the winning p, an integer tensor of the same shape.
+        The responses, (N, K, oh, ow), and the winning p, an integer tensor of the same shape.
     """
-    # torch.jit, ONNX's older exporter and forward mode know operators alone.
-    plain = torch._C._get_tracing_state() is not None or forward_ad._current_level >= 0
-    if torch.is_grad_enabled() and (x.requires_grad or filters.requires_grad) and not plain:
-        y, positions = _MatchDirect.apply(x, filters, stride)
-    else:
-        y, positions = _search(x, filters, stride)
+    differentiated = torch.is_grad_enabled() and (x.requires_grad or filters.requires_grad)
+    search = _MatchDirect.apply if differentiated and not needs_plain_autograd() else _search
+    y, positions = search(x, filters, stride)
     if bias is not None:
         y = y + bias[:, None, None]
     return y, positions
+
+
+def max_pool_direct(
+    x: Tensor, filters: Tensor, bias: Tensor | None, geometry: PoolGeometry, groups: int, *, positions: bool
+) -> tuple[Tensor, Tensor | None]:
+    """Eq. 1 by torch's own pair, ``conv2d`` and ``max_pool2d``.
+
+    Args:
+        x: Input, (N, C, H, W).
+        filters: (K, C / groups, W, W).
+        bias: (K,) or None.
+        geometry: The sizes.
+        groups: Groups of channels, as in ``conv2d``.
+        positions: Whether to return the positions, too.
+
+    Returns:
+        Responses, (N, K, oh, ow), and the winning p, int64, or None.
+    """
+    pool = geometry.pool, geometry.pool_stride, geometry.pool_padding, (1, 1), geometry.ceil_mode
+    responses = F.conv2d(x, filters, bias, geometry.stride, geometry.padding, groups=groups)
+    if not positions:
+        return F.max_pool2d(responses, *pool), None
+    y, index = F.max_pool2d(responses, *pool, return_indices=True)  # index in the plane of responses
+    (sh, sw), (above, left) = geometry.pool_stride, geometry.pool_padding
+    top = torch.arange(y.shape[2], device=y.device)[:, None] * sh - above
+    first = torch.arange(y.shape[3], device=y.device) * sw - left
+    width = responses.shape[3]
+    return y, (index // width - top) * geometry.pool[1] + index % width - first
 
 
 def _search(x: Tensor, filters: Tensor, stride: Pair) -> tuple[Tensor, Tensor]:
@@ -50,7 +77,7 @@ def _search(x: Tensor, filters: Tensor, stride: Pair) -> tuple[Tensor, Tensor]:
 
 
 class _MatchDirect(torch.autograd.Function):
-    """`_search` that remembers the winners only: plain autograd would keep a mask for each of the D*D positions."""
+    """`_search`, with a gradient that needs the winners only. Plain autograd would keep a mask per position."""
 
     generate_vmap_rule = True  # for torch.func
 
@@ -67,24 +94,15 @@ class _MatchDirect(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        """Each gradient goes to its one winner. Made of differentiable operators: double backward follows."""
+        """Gives each gradient to its winner. All operators are differentiable, so double backward works."""
         x, filters, positions = ctx.saved_tensors
         need_x, need_filters, _ = ctx.needs_input_grad
         dx: Tensor | None = None
         dfilters = []
         for p in range(filters.shape[1]):
+            won = grads[0] * (positions == p)
             dx_p, dfilter, _ = torch.ops.aten.convolution_backward(
-                grads[0] * (positions == p),
-                x,
-                filters[:, p],
-                None,
-                ctx.stride,
-                (0, 0),
-                (1, 1),
-                False,
-                (0, 0),
-                1,
-                (need_x, need_filters, False),
+                won, x, filters[:, p], None, ctx.stride, *NO_MORE, (need_x, need_filters, False)
             )
             if need_x:
                 dx = dx_p if dx is None else dx + dx_p

@@ -1,7 +1,7 @@
-"""The compiled library: the structs that cross its border, and whether this machine can use it.
+"""The compiled library: the structs of its interface, and whether this machine can use it.
 
-``EPITOMIC_NATIVE=0`` turns it off; the name of a target (``baseline``, ``avx2``, ``avx512``) asks for that one, and a
-path that ends in ``.so`` for another build of the library.
+The environment variable ``EPITOMIC_NATIVE`` is ``0`` to turn it off, the name of a target (``baseline``, ``avx2``,
+``avx512``) to use that one, or a path that ends in ``.so`` to load another build of the library.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import torch
 
-ABI = 3
+ABI = 4
 LIBRARY = Path(__file__).parent.parent / "native" / "epitomic_kernel.so"
 
-# Passes, as in native/call.h.
-PACK, PACK_TRANSPOSED, FORWARD, AFFINE, INPUT, EPITOMES, UNPACK, HASH = range(8)
+# The passes of the kernel: EpitomicPass of native/call.h.
+PACK, PACK_TRANSPOSED, FORWARD, AFFINE, INPUT, WEIGHTS, UNPACK, HASH = range(8)
 PASSES = 8
 
 
@@ -26,9 +26,10 @@ class Problem(ctypes.Structure):
 
     _fields_ = (
         *((name, ctypes.c_int64) for name in "nhwck"),
-        *((name, ctypes.c_int64 * 2) for name in ("kernel", "pool", "stride")),
-        *((name, ctypes.c_int64) for name in ("threads", "dx_planes")),
-        *((name, ctypes.c_float * 128) for name in ("patch", "output", "epitome")),
+        *((name, ctypes.c_int64 * 2) for name in ("patch", "weight", "stride", "before")),
+        *((name, ctypes.c_int64 * 2) for name in ("grid", "skipped", "responses")),
+        *((name, ctypes.c_int64) for name in ("all", "threads", "dx_planes")),
+        *((name, ctypes.c_float * 128) for name in ("patch_map", "weight_map", "output_map")),
     )
 
 
@@ -36,7 +37,7 @@ class Plan(ctypes.Structure):
     """``EpitomicPlan`` of native/call.h."""
 
     _fields_ = (
-        *((name, ctypes.c_int64) for name in ("panel", "block", "slices", "epitome_groups", "channel_groups")),
+        *((name, ctypes.c_int64) for name in ("panel", "block", "slices", "output_groups", "channel_groups")),
         *((name, ctypes.c_int64) for name in ("u", "u_transposed")),
         ("workspace", ctypes.c_int64 * PASSES),
         ("tasks", ctypes.c_int64 * PASSES),
@@ -44,8 +45,8 @@ class Plan(ctypes.Structure):
 
 
 TENSORS = (
-    *("x", "epitomes", "bias", "gain", "patch_mean", "filter_mean", "dy", "u", "u_transposed", "y", "positions"),
-    *("dy_scaled", "sums", "dx", "du", "depitomes", "hashes"),
+    *("x", "weights", "bias", "gain", "patch_mean", "filter_mean", "dy", "u", "u_transposed", "y", "positions"),
+    *("dy_scaled", "sums", "dx", "du", "dweights", "hashes"),
 )
 
 
@@ -66,7 +67,7 @@ class Run(ctypes.Structure):
 
 
 class Native(NamedTuple):
-    """The loaded library and the target it runs as, or the reason why there is none."""
+    """The loaded library, its target, and the reason for this target or for having no library."""
 
     library: ctypes.CDLL | None
     target: str
@@ -74,7 +75,7 @@ class Native(NamedTuple):
 
 
 def _load() -> Native:
-    """What there is to run, and if nothing, why."""
+    """Loads the library, or says why it cannot."""
     wanted, path = os.environ.get("EPITOMIC_NATIVE", "1"), LIBRARY
     if wanted == "0":
         return Native(None, "", "turned off by EPITOMIC_NATIVE=0")
@@ -104,7 +105,7 @@ NATIVE = _load()
 
 
 def why_not_native(dtype: torch.dtype, device: torch.device) -> str | None:
-    """Why the native kernel cannot serve a call of this kind, or None if it can."""
+    """Returns why the native kernel cannot serve a call of this kind, or None if it can."""
     if NATIVE.library is None:
         return f"the native kernel is {NATIVE.reason}"
     if dtype != torch.float32 or device.type != "cpu":

@@ -1,12 +1,19 @@
-"""The one kernel: mini-epitome matching with stride 1 inside the epitome, as a torch operator.
+"""The one kernel, as a torch operator: patches of the input matched with weights.
 
-Everything the paper calls an epitomic layer reduces to it (``functional.py`` has the reductions):
+Every epitomic layer of the paper reduces to it (`reductions`). With p in the D x D window, it computes Eq. 3:
 
-    y[n, k, i] = max_p gain[k, p] * (x_i - mean(x_i))^T w_{k,p} + bias[k]       p in the D x D window (Eq. 2 and 3)
+    y[n, k, i] = max_p gain[k, p] * (x_i - mean(x_i))^T w_{k,p} + bias[k]
 
-without ``gain``, the raw patches x_i and a gain of one. This file is the seam between torch and the implementations: it
-owns the operator's schema, fake kernels, autograd and memory formats. To add an implementation, give it the two
-functions of `Kernel` and a line in `KERNELS`.
+Without ``gain``, it computes Eq. 2: the patches are not centred, and the gain is one. The patches x_i have W x W
+pixels, and the weights are mini-epitomes of V x V. Convolution followed by max-pooling, Eq. 1, is the dual. There the
+patches have V x V pixels, and the weights are filters of W x W that take the D x D positions p in each patch:
+
+    y[n, k, i] = max_p x_{i,p}^T w_k + bias[k]
+
+With ``Grid.keep_all``, the kernel returns all these responses. That is a plain convolution, D x D outputs at a time.
+
+This file connects torch and the implementations: it has the operator's schema, fake kernels, autograd and memory
+formats. A new implementation needs the two functions of `Kernel` and a line in `KERNELS`.
 """
 
 from __future__ import annotations
@@ -18,59 +25,56 @@ import torch
 from torch import Tensor
 
 from epitomic.ops import native, winograd
-from epitomic.ops.operands import Gradients, Operands
+from epitomic.ops.operands import Gradients, Grid, Operands
 
 
 class Kernel(Protocol):
-    """What an implementation of the kernel provides."""
+    """The two functions of an implementation of the kernel."""
 
     def forward(self, operands: Operands) -> tuple[Tensor, Tensor]:
-        """Matches every patch with every epitome.
+        """Matches every patch with all weights.
 
         Returns:
-            y, (N, oh, ow, K), and the winning position in the D x D window, uint8, row-major, the lowest among equals.
+            The responses, (N, oh, ow, K), and the winning positions of the same shape: uint8, row-major in the D x D
+            window, the lowest among equals. The positions are empty if all responses are kept.
         """
 
     def backward(
         self, dy: Tensor, y: Tensor | None, positions: Tensor, operands: Operands, needs: Sequence[bool]
     ) -> Gradients:
-        """Gradients of x, epitomes, bias and gain, None where ``needs`` does not ask. ``y`` comes with gain only.
+        """Returns the gradients of x, weights, bias and gain, or None for those that ``needs`` does not ask for.
 
-        Where x is a view of dense (N, C, H, W) data, its gradient may be one, too.
+        ``y`` is given only with gain. If x is a view of dense (N, C, H, W) data, its gradient may be one, too.
         """
 
 
 KERNELS: dict[str, Kernel] = {"native": native, "winograd": winograd}
 
 
-@torch.library.custom_op("epitomic::match", mutates_args=())
 def match(
-    x: Tensor,
-    epitomes: Tensor,
-    bias: Tensor | None,
-    gain: Tensor | None,
-    kernel: Sequence[int],
-    stride: Sequence[int],
-    implementation: str,
+    x: Tensor, weights: Tensor, bias: Tensor | None, gain: Tensor | None, grid: Grid, implementation: str
 ) -> tuple[Tensor, Tensor]:
-    """The operator over (N, C, H, W) tensors: y and positions, (N, K, oh, ow), in the memory format of ``x``."""
-    y, positions = KERNELS[implementation].forward(_operands(x, epitomes, bias, gain, kernel, stride))
-    return _to_format_of(x, y), _to_format_of(x, positions)
+    """Matches (N, C, H, W) input: responses and positions, (N, K, oh, ow), in the memory format of ``x``."""
+    y, positions = match_operator(x, weights, bias, gain, grid.numbers(), implementation)
+    return y, positions
 
 
-@match.register_fake
+@torch.library.custom_op("epitomic::match", mutates_args=())
+def match_operator(
+    x: Tensor, weights: Tensor, bias: Tensor | None, gain: Tensor | None, grid: Sequence[int], implementation: str
+) -> tuple[Tensor, Tensor]:
+    """The operator behind `match`. It takes the grid as numbers."""
+    y, positions = KERNELS[implementation].forward(_operands(x, weights, bias, gain, grid))
+    return _own(_to_format_of(x, y)), _own(_to_format_of(x, positions))
+
+
+@match_operator.register_fake
 def _(
-    x: Tensor,
-    epitomes: Tensor,
-    bias: Tensor | None,
-    gain: Tensor | None,
-    kernel: Sequence[int],
-    stride: Sequence[int],
-    implementation: str,
+    x: Tensor, weights: Tensor, bias: Tensor | None, gain: Tensor | None, grid: Sequence[int], implementation: str
 ) -> tuple[Tensor, Tensor]:
-    n, _, h, w = x.shape
-    size = (n, (h - kernel[0]) // stride[0] + 1, (w - kernel[1]) // stride[1] + 1, epitomes.shape[0])
-    return _to_format_of(x, x.new_empty(size)), _to_format_of(x, x.new_empty(size, dtype=torch.uint8))
+    operands = Operands(x, weights, bias, gain, Grid.of_numbers(grid))
+    positions = x.new_empty(operands.winners, dtype=torch.uint8)
+    return _to_format_of(x, x.new_empty(operands.output)), _to_format_of(x, positions)
 
 
 @torch.library.custom_op("epitomic::match_backward", mutates_args=())
@@ -79,20 +83,19 @@ def match_backward(
     y: Tensor | None,
     positions: Tensor,
     x: Tensor,
-    epitomes: Tensor,
+    weights: Tensor,
     bias: Tensor | None,
     gain: Tensor | None,
-    kernel: Sequence[int],
-    stride: Sequence[int],
+    grid: Sequence[int],
     needs: Sequence[bool],
     implementation: str,
 ) -> list[Tensor]:
-    """Gradients of x, epitomes, bias and gain; an empty tensor where ``needs`` does not ask for one."""
+    """Returns the gradients of x, weights, bias and gain. Those that ``needs`` does not ask for are empty."""
 
     def nhwc(t: Tensor) -> Tensor:
         return t.permute(0, 2, 3, 1).contiguous()
 
-    operands = _operands(x, epitomes, bias, gain, kernel, stride)
+    operands = _operands(x, weights, bias, gain, grid)
     saved = None if y is None else nhwc(y)
     dx, *rest = KERNELS[implementation].backward(nhwc(dy), saved, nhwc(positions), operands, needs)
     return [x.new_empty(0) if g is None else g for g in (None if dx is None else _to_format_of(x, dx), *rest)]
@@ -104,62 +107,62 @@ def _(
     y: Tensor | None,
     positions: Tensor,
     x: Tensor,
-    epitomes: Tensor,
+    weights: Tensor,
     bias: Tensor | None,
     gain: Tensor | None,
-    kernel: Sequence[int],
-    stride: Sequence[int],
+    grid: Sequence[int],
     needs: Sequence[bool],
     implementation: str,
 ) -> list[Tensor]:
     dx = _to_format_of(x, x.new_empty(x.permute(0, 2, 3, 1).shape)) if needs[0] else x.new_empty(0)
-    rest = zip((epitomes, bias, gain), needs[1:], strict=True)
+    rest = zip((weights, bias, gain), needs[1:], strict=True)
     return [dx, *(x.new_empty(0) if t is None or not need else x.new_empty(t.shape) for t, need in rest)]
 
 
 def _setup_context(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
-    x, epitomes, bias, gain, ctx.kernel, ctx.stride, ctx.implementation = inputs
+    x, weights, bias, gain, ctx.grid, ctx.implementation = inputs
     y, positions = output
     ctx.mark_non_differentiable(positions)
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(x, epitomes, bias, gain, positions, y if gain is not None else None)
+    ctx.save_for_backward(x, weights, bias, gain, positions, y if gain is not None else None)
 
 
 def _backward(ctx, dy: Tensor | None, _: Tensor | None):  # type: ignore[no-untyped-def]
     if dy is None:
-        return (None,) * 7
-    x, epitomes, bias, gain, positions, y = ctx.saved_tensors
+        return (None,) * 6
+    x, weights, bias, gain, positions, y = ctx.saved_tensors
     needs = ctx.needs_input_grad[:4]
-    grads = match_backward(dy, y, positions, x, epitomes, bias, gain, ctx.kernel, ctx.stride, needs, ctx.implementation)
-    return (*(g if need else None for g, need in zip(grads, needs, strict=True)), None, None, None)
+    grads = match_backward(dy, y, positions, x, weights, bias, gain, ctx.grid, needs, ctx.implementation)
+    return (*(g if need else None for g, need in zip(grads, needs, strict=True)), None, None)
 
 
 def _no_double_backward(ctx, *_):  # type: ignore[no-untyped-def]
-    raise RuntimeError(
-        "epitomic convolution has no double backward in the fast algorithms: use algorithm='direct' (or 'reference')"
-    )
+    raise RuntimeError("there is no double backward in the fast algorithms: use algorithm='direct' (or 'reference')")
 
 
-match.register_autograd(_backward, setup_context=_setup_context)
+match_operator.register_autograd(_backward, setup_context=_setup_context)
 match_backward.register_autograd(_no_double_backward)
 
 
+def _own(view: Tensor) -> Tensor:
+    """Returns the same data as a tensor that is no view, as autograd forbids to change a view from here in place."""
+    return view.new_empty(0).set_(view.untyped_storage(), view.storage_offset(), view.shape, view.stride())
+
+
 def _to_format_of(x: Tensor, nhwc: Tensor) -> Tensor:
-    """(N, H, W, C) data as an (N, C, H, W) tensor in the memory format of ``x``: channels_last or contiguous."""
+    """Returns (N, H, W, C) data as an (N, C, H, W) tensor in the memory format of ``x``."""
     nchw = nhwc.permute(0, 3, 1, 2)
     return nchw if is_channels_last(x) else nchw.contiguous()
 
 
-def _operands(
-    x: Tensor, epitomes: Tensor, bias: Tensor | None, gain: Tensor | None, kernel: Sequence[int], stride: Sequence[int]
-) -> Operands:
-    """Of the operator's arguments: x (N, C, H, W), dense in either format, as a view (N, H, W, C)."""
+def _operands(x: Tensor, weights: Tensor, bias: Tensor | None, gain: Tensor | None, grid: Sequence[int]) -> Operands:
+    """Makes operands of the operator's arguments, with a view (N, H, W, C) of the dense input."""
     pixels = (x if is_channels_last(x) else x.contiguous()).permute(0, 2, 3, 1)
-    return Operands(pixels, epitomes.contiguous(), bias, gain, (kernel[0], kernel[1]), (stride[0], stride[1]))
+    return Operands(pixels, weights.contiguous(), bias, gain, Grid.of_numbers(grid))
 
 
 def is_channels_last(x: Tensor) -> bool:
-    """Whether ``x`` is channels_last. With one channel the two formats hold the same data, and the stride tells."""
+    """Whether ``x`` is channels_last. With one channel, both formats hold the same data, and the stride decides."""
     if x.is_contiguous():
         return x.shape[1] == 1 and x.stride(1) == 1 and x.shape[2] * x.shape[3] > 1
     return x.is_contiguous(memory_format=torch.channels_last)

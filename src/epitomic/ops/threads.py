@@ -1,4 +1,4 @@
-"""Where a pass of the native kernel runs."""
+"""The threads that run a pass of the native kernel."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import torch
 
 
 class Threads:
-    """Torch's own threads where they are OpenMP's, else Python threads.
+    """Torch's own threads where torch uses OpenMP, and Python threads elsewhere.
 
-    After each call of torch, OpenMP's threads wait for the next one for some milliseconds, at full speed: any others
-    would have to share the processors with them. Neither survive a fork, but Python threads can be made anew.
+    OpenMP's threads spin for some milliseconds after each call of torch. Other threads would share the processors with
+    them. Neither kind survives a fork, but the child can make new Python threads.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class Threads:
         self.helpers: ThreadPoolExecutor | None = None
 
     def call(self, threads: int, function: Any, argument: ctypes.Structure) -> None:
-        """Calls ``function(&argument)`` on so many threads at once; one that begins late may be left out."""
+        """Calls ``function(&argument)`` on this many threads at once. One that would start late may be left out."""
         if threads == 1:
             function(ctypes.byref(argument))
         elif self.team is not None:
@@ -40,7 +40,7 @@ class Threads:
                         helper.result()
 
     def after_fork(self) -> None:
-        """In the child."""
+        """Forgets the threads, which a forked child does not have."""
         self.team = self.helpers = None
 
 

@@ -1,15 +1,17 @@
-"""Winograd's minimal filtering F(D, W), built exactly.
+"""The matrices of Winograd's minimal filtering F(D, W), made exactly.
 
-For a patch g of W values and an epitome d of V = W + D - 1 values, the D responses of g at the positions of d are
+For a filter g of W values and data d of V = W + D - 1 values, the D responses of g at the positions of d are
 
     y = A^T [ (G g) * (B^T d) ],
 
-V multiplications instead of D W. The matrices come from Toom-Cook evaluation at V - 1 finite points and infinity: they
-are made in rationals and rounded once. In two dimensions each map is applied along both axes.
+which takes V multiplications instead of D W. In Eq. 2, a patch is the filter and an epitome the data. In Eq. 1, which
+is convolution and max-pooling, a patch is the data. The matrices come from Toom-Cook evaluation at V - 1 finite points
+and infinity. They are made of fractions and rounded once. In two dimensions, each map is applied along both axes.
 """
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from functools import cache
 from typing import NamedTuple
@@ -17,10 +19,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from epitomic.geometry import Pair
+
 MAX_POINTS = 8
 
-# Finite points for each number of points n, infinity excluded: symmetric about 0 and near tan(k pi / n), chosen among
-# small fractions by float32 error (benchmarks/points.py measures them).
+# The finite points for each number of points n: symmetric about 0, near tan(k pi / n), and chosen among small fractions
+# for the smallest float32 error (benchmarks/points.py measures it). Infinity is always the last point. The C++ relies
+# on their order: zero if n is even, then pairs -t, t.
 FINITE_POINTS: dict[int, tuple[Fraction, ...]] = {
     n: tuple(Fraction(p) for p in points.split())
     for n, points in {
@@ -39,43 +44,47 @@ Matrix = list[list[Fraction]]
 
 
 class Transforms(NamedTuple):
-    """The three maps of F(D, W) along one axis: A^T (D, V), G (V, W) and B^T (V, V)."""
+    """The three maps of F(D, W) along one axis: A^T (D, V), and those of patch (V, P) and weights (V, S).
+
+    G (V, W) is the map of the filter and B^T (V, V) the map of the data.
+    """
 
     output: Tensor
     patch: Tensor
-    epitome: Tensor
+    weight: Tensor
 
 
 @cache
 def winograd_matrices(d: int, w: int) -> tuple[Matrix, Matrix, Matrix]:
-    """Exact A^T (D, V), G (V, W) and B^T (V, V) of F(D, W), rows of G and B balanced, the rest of the scale in A.
+    """Returns A^T (D, V), G (V, W) and B^T (V, V) of F(D, W) in fractions.
 
-    Linear convolution of polynomials of W and D coefficients is evaluation at the points, multiplication, and
-    interpolation: (E^-1) [(E_W g) * (E_D y)]. Correlation, which is what matching does, is its transpose: the
-    evaluation of D coefficients becomes A^T and the interpolation becomes B^T.
+    The product of polynomials of W and D coefficients is evaluation at the points, multiplication, and interpolation:
+    (E^-1) [(E_W g) * (E_D y)]. Matching is correlation, the transpose of that product: the evaluation of D coefficients
+    becomes A^T, and the interpolation becomes B^T. The rows of G and B^T are scaled to about unit norm, and A^T takes
+    the inverse scale.
     """
     n = w + d - 1
     points = FINITE_POINTS[n]
     evaluate = [[t**j for j in range(n)] for t in points] + [[Fraction(j == n - 1) for j in range(n)]]
     interpolate = _inverse(evaluate)  # (V, V): coefficients from values
-    epitome = [list(column) for column in zip(*interpolate, strict=True)]  # transposed: (V, V)
-    patch = _truncated(evaluate, w)
+    data = [list(column) for column in zip(*interpolate, strict=True)]  # transposed: (V, V)
+    filter = _truncated(evaluate, w)
     output = _truncated(evaluate, d)
-    for i in range(n):  # row i of G and of B^T to unit norm, to the nearest power of two: scaling is then exact
-        for rows in (patch, epitome):
+    for i in range(n):  # scales by powers of two, which is exact in floats
+        for rows in (filter, data):
             scale = _power_of_two_near(sum((v * v for v in rows[i]), Fraction(0)))
             rows[i] = [v / scale for v in rows[i]]
             output[i] = [v * scale for v in output[i]]
-    return [list(row) for row in zip(*output, strict=True)], patch, epitome
+    return [list(row) for row in zip(*output, strict=True)], filter, data
 
 
 def _truncated(evaluate: Matrix, size: int) -> Matrix:
-    """Evaluation of polynomials of ``size`` coefficients: at infinity, that is the leading coefficient."""
+    """Returns the evaluation of polynomials of ``size`` coefficients. At infinity, it is the leading coefficient."""
     return [row[:size] for row in evaluate[:-1]] + [[Fraction(j == size - 1) for j in range(size)]]
 
 
 def _inverse(matrix: Matrix) -> Matrix:
-    """Gauss-Jordan elimination in rationals."""
+    """Inverts by Gauss-Jordan elimination in fractions."""
     n = len(matrix)
     rows = [list(row) + [Fraction(i == j) for j in range(n)] for i, row in enumerate(matrix)]
     for i in range(n):
@@ -89,25 +98,26 @@ def _inverse(matrix: Matrix) -> Matrix:
 
 
 def _power_of_two_near(square: Fraction) -> Fraction:
-    """The power of two nearest to the root of ``square``, on a log scale."""
-    exponent = 0
-    while square * Fraction(4) ** -exponent >= 2:
-        exponent += 1
-    while square * Fraction(4) ** -exponent < Fraction(1, 2):
-        exponent -= 1
-    return Fraction(2) ** exponent
+    """Returns the power of two nearest to the root of ``square``, on a log scale."""
+    return Fraction(2) ** math.floor(math.log2(square) / 2 + 0.5)
+
+
+def _roles(patch: int, weight: int) -> tuple[Matrix, Matrix, Matrix]:
+    """Returns the maps of output, patch and weights along one axis. The larger of patch and weights is the data."""
+    output, filter, data = winograd_matrices(abs(patch - weight) + 1, min(patch, weight))
+    return (output, filter, data) if patch <= weight else (output, data, filter)
 
 
 @cache
-def axis_transforms(d: int, w: int, dtype: torch.dtype) -> Transforms:
-    """The maps of F(D, W) along one axis as CPU tensors, each entry rounded once."""
-    return Transforms(*(_tensor(m, dtype) for m in winograd_matrices(d, w)))
+def axis_transforms(patch: int, weight: int, dtype: torch.dtype) -> Transforms:
+    """Returns the maps for patches of P values and weights of S along one axis, as CPU tensors rounded once."""
+    return Transforms(*(_tensor(m, dtype) for m in _roles(patch, weight)))
 
 
 @cache
-def plane_transforms(pool: tuple[int, int], kernel: tuple[int, int], dtype: torch.dtype) -> Transforms:
-    """The maps of F(Dh x Dw, Wh x Ww) on flattened planes: the Kronecker products of the two axes, rounded once."""
-    rows, cols = winograd_matrices(pool[0], kernel[0]), winograd_matrices(pool[1], kernel[1])
+def plane_transforms(patch: Pair, weight: Pair, dtype: torch.dtype) -> Transforms:
+    """Returns the maps on flattened planes: Kronecker products of both axes, rounded once."""
+    rows, cols = _roles(patch[0], weight[0]), _roles(patch[1], weight[1])
     return Transforms(*(_tensor(_kron(a, b), dtype) for a, b in zip(rows, cols, strict=True)))
 
 
@@ -116,4 +126,4 @@ def _kron(a: Matrix, b: Matrix) -> Matrix:
 
 
 def _tensor(matrix: Matrix, dtype: torch.dtype) -> Tensor:
-    return torch.tensor([[float(v) for v in row] for row in matrix], dtype=torch.float64).to(dtype)
+    return torch.tensor([[float(v) for v in row] for row in matrix], dtype=torch.float64, device="cpu").to(dtype)

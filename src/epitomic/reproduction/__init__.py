@@ -1,1 +1,1 @@
-"""The tables that we publish: which runs they are made of, running them, and the figures that come out."""
+"""The published tables: their plans, the trainings that they need, and the tables as Markdown."""

@@ -9,13 +9,13 @@ from torch import Tensor, nn
 
 
 class WeightAverage:
-    """A copy of the model whose weights follow the model's own, slowly.
+    """A copy of a network whose weights follow the network's own slowly.
 
-    The decay rises from 0 towards its value as (1 + t) / (10 + t), so that the first steps are soon forgotten.
+    The decay rises with step t as (1 + t) / (10 + t) until it reaches its value, so the first steps are soon forgotten.
 
     Args:
-        model: What to follow.
-        decay: Share of the old average that a step keeps.
+        model: The network to follow.
+        decay: Share of the old average that each step keeps.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
@@ -24,12 +24,12 @@ class WeightAverage:
         self._pairs = (_floats(self.model), _floats(model))
 
     def update(self, step: int) -> None:
-        """After optimiser step ``step``, the first being 0."""
+        """Updates the average after optimiser step ``step``, counted from 0."""
         decay = min(self.decay, (1 + step) / (10 + step))
         average, own = self._pairs
         torch._foreach_lerp_(average, own, 1 - decay)
 
 
 def _floats(model: nn.Module) -> list[Tensor]:
-    """Parameters and running statistics; the counters of batch norms play no part in evaluation."""
+    """Returns parameters and running statistics, without the step counters of batch norms."""
     return [t.detach() for t in (*model.parameters(), *model.buffers()) if t.is_floating_point()]

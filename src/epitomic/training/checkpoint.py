@@ -1,4 +1,4 @@
-"""Checkpoints that a crash cannot take away: written beside, synced, renamed; the one before is kept."""
+"""Checkpoints that survive a crash: a new one is complete on disk before the oldest is removed."""
 
 from __future__ import annotations
 
@@ -9,41 +9,41 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from epitomic.errors import UserError
-from epitomic.files import TEMPORARY
 from epitomic.models.pretrained import load_state
-from epitomic.tensorfile import DamagedFileError, load_tensors, save_tensors
+from epitomic.support.errors import UserError
+from epitomic.support.files import TEMPORARY
+from epitomic.support.tensorfile import DamagedFileError, load_tensors, save_tensors
 from epitomic.training.averaging import WeightAverage
 
 SUFFIX = ".safetensors"
-KEEP = 2
-FORMAT = 1  # of the state below; a reader of another one refuses
+KEEP = 2  # checkpoints
+FORMAT = 1  # version of the contents; other versions are refused
 
 
 class DamageWarning(UserWarning):
-    """A checkpoint is damaged, and an older one is used."""
+    """Says that a checkpoint is damaged and an older one is used."""
 
 
 class Checkpoints:
     """The checkpoints of a run, by step.
 
     Args:
-        folder: Where they are.
+        folder: Folder of the checkpoints; it need not exist.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def files(self) -> list[Path]:
-        """Those there are, the newest last."""
+        """Returns the existing checkpoints, oldest first."""
         return sorted(self.folder.glob(f"step-*{SUFFIX}"))
 
     def path(self, step: int) -> Path:
-        """Of the one after so many steps, be it there or not."""
+        """Returns the path of the checkpoint after ``step`` steps; the file need not exist."""
         return self.folder / f"step-{step:010d}{SUFFIX}"
 
     def save(self, step: int, tensors: dict[str, Tensor], state: dict[str, Any]) -> Path:
-        """Writes one, then removes all but the newest ones."""
+        """Writes a checkpoint, then removes all but the newest two."""
         path = self.path(step)
         try:
             save_tensors(path, tensors, {"format": FORMAT, **state})
@@ -55,10 +55,12 @@ class Checkpoints:
         return path
 
     def load(self) -> tuple[Path, dict[str, Tensor], dict[str, Any]] | None:
-        """The newest one that is whole, or None if there are none. Damaged ones are passed over, with a warning.
+        """Returns path, tensors and state of the newest intact checkpoint, or None if there are no checkpoints.
+
+        Damaged checkpoints are skipped with a `DamageWarning`.
 
         Raises:
-            UserError: If there are some and all are damaged.
+            UserError: If there are checkpoints and all are damaged.
         """
         for leftover in self.folder.glob(f"*{TEMPORARY}"):
             leftover.unlink(missing_ok=True)
@@ -73,18 +75,18 @@ class Checkpoints:
                 damage = error
                 warnings.warn(f"{error}; trying the one before", DamageWarning, stacklevel=2)
         if damage is not None:
-            raise UserError(f"{damage}; no checkpoint in {self.folder} is whole: remove the folder to start anew")
+            raise UserError(f"{damage}; no checkpoint in {self.folder} is intact: remove the folder to start again")
         return None
 
     def set_aside_after(self, good: Path) -> None:
-        """Renames the checkpoints newer than ``good``, which `load` found damaged."""
+        """Renames the damaged checkpoints that are newer than ``good``."""
         for path in self.files():
             if path > good:
                 path.replace(path.with_name(path.name + ".damaged"))
 
 
 def collect(model: nn.Module, optimizer: torch.optim.Optimizer, average: WeightAverage | None) -> dict[str, Tensor]:
-    """All tensors of a training, by name."""
+    """Returns all tensors of a training by name."""
     tensors = {f"model.{name}": t for name, t in model.state_dict().items()}
     if average is not None:
         tensors.update({f"average.{name}": t for name, t in average.model.state_dict().items()})
@@ -100,7 +102,7 @@ def restore(
     average: WeightAverage | None,
     path: Path,
 ) -> None:
-    """Puts back what `collect` took; an error that names the file and the tensor if they do not fit."""
+    """Puts the tensors of `collect` back, or raises an error that names the file and the tensor that does not fit."""
     load_state(model, _part(tensors, "model."), path)
     if average is not None:
         load_state(average.model, _part(tensors, "average."), path)

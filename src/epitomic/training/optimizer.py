@@ -1,4 +1,4 @@
-"""The optimiser, and which parameters have weight decay."""
+"""The optimiser, and which parameters it decays."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from epitomic.training.recipe import Optimizer
 
 
 def is_normalized(module: nn.Module) -> bool:
-    """Whether a layer has mean + contrast normalisation (Eq. 3): its weights' size does not matter, so no decay."""
+    """Whether a layer has mean + contrast normalisation (Eq. 3), which makes the size of its weights irrelevant."""
     return isinstance(module, NormConv2d) or (isinstance(module, EpitomicConv2d) and module.normalize)
 
 
 def parameter_groups(model: nn.Module, config: Optimizer) -> list[dict[str, object]]:
-    """Three groups: weights with decay; weights of normalised layers without; biases and batch norms at their rate.
+    """Groups the parameters: decayed weights, weights of normalised layers, and biases with batch norms.
 
-    ``rate`` of a group multiplies the learning rate.
+    A group's ``rate`` multiplies the learning rate.
     """
-    decay: list[nn.Parameter] = []
+    decayed: list[nn.Parameter] = []
     normalized: list[nn.Parameter] = []
     vectors: list[nn.Parameter] = []
     for module in model.modules():
         for parameter in module.parameters(recurse=False):
-            kind = vectors if parameter.dim() < 2 else normalized if is_normalized(module) else decay
+            kind = vectors if parameter.dim() < 2 else normalized if is_normalized(module) else decayed
             kind.append(parameter)
     groups = (
-        {"params": decay, "weight_decay": config.weight_decay, "rate": 1.0},
+        {"params": decayed, "weight_decay": config.weight_decay, "rate": 1.0},
         {"params": normalized, "weight_decay": 0.0, "rate": 1.0},
         {"params": vectors, "weight_decay": 0.0, "rate": config.bias_rate},
     )
@@ -35,7 +35,7 @@ def parameter_groups(model: nn.Module, config: Optimizer) -> list[dict[str, obje
 
 
 def create_optimizer(model: nn.Module, config: Optimizer) -> torch.optim.SGD:
-    """SGD as the recipe says."""
+    """Returns stochastic gradient descent with the recipe's settings."""
     return torch.optim.SGD(
         parameter_groups(model, config),
         lr=config.lr,

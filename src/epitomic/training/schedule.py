@@ -9,24 +9,24 @@ from epitomic.training.recipe import Schedule
 
 
 class LearningRate:
-    """The rate as a function of the step, and for ``plateau`` of the validation errors so far.
+    """The learning rate as a function of the step; ``plateau`` depends on the validation errors, too.
 
     Args:
         config: The schedule.
-        base: The rate it scales.
-        steps_per_epoch: Steps in an epoch.
-        epochs: Epochs in the run.
+        base: Learning rate that the schedule scales.
+        steps_per_epoch: Number of steps in an epoch.
+        epochs: Number of epochs in the run.
     """
 
     def __init__(self, config: Schedule, base: float, steps_per_epoch: int, epochs: int) -> None:
         self.config, self.base = config, base
         self.warmup, self.total = config.warmup * steps_per_epoch, epochs * steps_per_epoch
-        self.drops = 0  # of a plateau, so far
-        self.best = math.inf  # validation error
-        self.bad_epochs = 0  # since then, or since the last drop
+        self.drops = 0  # how often a plateau has lowered the rate
+        self.best = math.inf  # lowest validation error
+        self.bad_epochs = 0  # epochs since the last improvement or drop
 
     def at(self, step: int) -> float:
-        """The rate of a step, the first being 0."""
+        """Returns the learning rate of a step, counted from 0."""
         if step < self.warmup:
             return self.base * (step + 1) / (self.warmup + 1)
         done = (step - self.warmup) / max(1, self.total - self.warmup)  # 0 to 1
@@ -37,7 +37,7 @@ class LearningRate:
         return self.base * self.config.factor**self.drops
 
     def end_epoch(self, error: float) -> None:
-        """Takes note of an epoch's validation error."""
+        """Notes the validation error of an epoch."""
         if error < self.best:
             self.best, self.bad_epochs = error, 0
             return
@@ -47,15 +47,15 @@ class LearningRate:
 
     @property
     def finished(self) -> bool:
-        """Whether a plateau has dropped the rate as often as it may, and would again."""
+        """Whether a plateau has been reached after the last drop that is allowed."""
         return self.config.name == "plateau" and self.drops > self.config.drops
 
     def state(self) -> dict[str, Any]:
-        """What to keep in a checkpoint."""
+        """Returns what a checkpoint must hold."""
         best = None if math.isinf(self.best) else self.best
         return {"drops": self.drops, "best": best, "bad_epochs": self.bad_epochs}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Takes up what `state` gave."""
+        """Continues from what `state` returned."""
         self.drops, self.bad_epochs = int(state["drops"]), int(state["bad_epochs"])
         self.best = math.inf if state["best"] is None else float(state["best"])

@@ -1,30 +1,30 @@
-"""What a training is set up with: its images, its devices, and the checks that they fit the recipe."""
+"""How to run a recipe: its images, and checks that all settings fit together."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lightning_fabric import Fabric
-from lightning_fabric.utilities.exceptions import MisconfigurationException
-
-from epitomic.data import PHOTOGRAPHS, Feed, MemoryFeed, load_set, open_photographs
-from epitomic.errors import UserError
+from epitomic.data.feed import Feed
+from epitomic.data.photographs.open import PHOTOGRAPHS, open_photographs
+from epitomic.data.small.feed import MemoryFeed
+from epitomic.data.small.sets import load_set
 from epitomic.models.registry import model_options
+from epitomic.support.errors import UserError
 from epitomic.training.recipe import Recipe
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How to run a recipe: what changes no result but by rounding.
+    """How to run a recipe. These settings change results by rounding at most.
 
     Attributes:
-        data_dir: Where the image sets are; None: see `data.sets.data_root`.
-        accelerator: Fabric's: ``"cpu"``, ``"cuda"``, ``"mps"`` or ``"auto"``.
-        devices: Processes on this machine.
-        nodes: Machines.
-        workers: Of each process, that read images from disk.
-        save_every: Seconds between checkpoints within an epoch.
-        test: Whether to look at the test set at the end; not while settings are still being chosen.
+        data_dir: Folder of the image sets; see `data.location.data_root` for the default.
+        accelerator: Kind of device: ``"cpu"``, ``"cuda"``, ``"mps"`` or ``"auto"``.
+        devices: Number of processes on this machine.
+        nodes: Number of machines.
+        workers: Number of worker processes with which each process reads photographs.
+        save_every: Seconds between two checkpoints within an epoch.
+        test: Whether to use the test images at the end; False while you try out settings.
         quiet: Show nothing.
     """
 
@@ -39,7 +39,7 @@ class Settings:
 
 
 def open_feed(recipe: Recipe, settings: Settings) -> Feed:
-    """The images of a recipe."""
+    """Opens the images of a recipe."""
     data = recipe.data
     if data.name not in PHOTOGRAPHS:
         images = load_set(data.name, settings.data_dir)
@@ -56,38 +56,24 @@ def open_feed(recipe: Recipe, settings: Settings) -> Feed:
     )
 
 
-def create_fabric(recipe: Recipe, settings: Settings) -> Fabric:
-    """Lightning Fabric on the devices of the settings, not launched yet."""
-    try:
-        return Fabric(
-            accelerator=settings.accelerator,
-            devices=settings.devices,
-            num_nodes=settings.nodes,
-            strategy="ddp" if settings.devices * settings.nodes > 1 else "auto",
-            precision=recipe.precision,  # type: ignore[arg-type]
-        )
-    except (MisconfigurationException, ValueError, RuntimeError) as error:
-        chosen = f"--accelerator {settings.accelerator} --devices {settings.devices} --precision {recipe.precision}"
-        raise UserError(f"cannot use {chosen} here: {error}") from None
-
-
 def check_model(recipe: Recipe) -> None:
-    """An error if the recipe, perhaps made for another network, has settings that this one does not take."""
+    """Raises an error if the recipe, perhaps made for another network, has settings that this one does not take."""
     name, known = recipe.model.name, model_options(recipe.model.name)
     unfit = {option: value for option, value in recipe.model.arguments().items() if option not in known}
     if unfit:
         given = ", ".join(f"--model.{option} {value}" for option, value in unfit.items())
         without = " ".join(f"--model.{option} none" for option in unfit)
-        raise UserError(f"not for {name}, which takes {', '.join(known)}: {given}; add {without}")
+        raise UserError(f"{given} does not fit {name}, which takes {', '.join(known)}: add {without}")
 
 
 def check_batches(recipe: Recipe, settings: Settings, images: int) -> None:
-    """An error if the global batch does not split into equal parts, or there are not that many images."""
-    parts = settings.devices * settings.nodes * recipe.accumulate
+    """Raises an error if a batch does not split into equal parts, or is larger than the training set."""
+    processes = settings.devices * settings.nodes
+    parts = processes * recipe.accumulate
     if recipe.batch_size % parts:
         raise UserError(
-            f"--batch_size {recipe.batch_size} does not split into equal parts for {settings.devices * settings.nodes} "
-            f"processes and --accumulate {recipe.accumulate}: it must be a multiple of {parts}"
+            f"--batch-size {recipe.batch_size} does not split into equal parts for {processes} processes and "
+            f"--accumulate {recipe.accumulate}: it must be a multiple of {parts}"
         )
     if recipe.batch_size > images:
-        raise UserError(f"--batch_size {recipe.batch_size} is larger than the training set of {images} images")
+        raise UserError(f"--batch-size {recipe.batch_size} is larger than the training set of {images} images")

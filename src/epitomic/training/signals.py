@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a wish to stop after the step, not in the middle of one."""
+"""Stops a training cleanly: Ctrl-C and SIGTERM take effect after the current step."""
 
 from __future__ import annotations
 
@@ -7,8 +7,24 @@ from types import FrameType, TracebackType
 from typing import Any
 
 
+class Stopped(Exception):  # noqa: N818
+    """A signal stopped the training; its text is the path of the checkpoint.
+
+    Attributes:
+        number: Number of the signal.
+    """
+
+    def __init__(self, number: int, path: str) -> None:
+        super().__init__(path)
+        self.number = number
+
+
 class StopSignals:
-    """While entered, `received` is the first such signal, or 0. A second Ctrl-C interrupts at once."""
+    """Notes Ctrl-C and SIGTERM while it is entered. A second Ctrl-C interrupts at once.
+
+    Attributes:
+        received: Number of the first signal, or 0.
+    """
 
     def __init__(self) -> None:
         self.received = 0

@@ -1,4 +1,4 @@
-"""What a training counts: steps, sums, seconds."""
+"""What a training counts: steps, sums over images, and seconds."""
 
 from __future__ import annotations
 
@@ -7,38 +7,70 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 
-@dataclass
-class State:
-    """Where a training is: with the tensors and the rate's state, all that a checkpoint holds."""
-
-    epoch: int = 0
-    batch: int = 0  # of the epoch, the next one to do
-    images: int = 0  # of the epoch, seen so far
-    bad: int = 0  # of the epoch, that could not be read
-    loss: float = 0.0  # summed over the epoch's images so far
-    errors: float = 0.0  # the same
-    best_error: float | None = None  # on the validation set, of the epoch whose weights are kept
-    best_loss: float | None = None  # decides among epochs of the same error
-    best_epoch: int | None = None
-    seconds: float = 0.0  # of training so far, over all resumptions
-    cpu_seconds: float = 0.0  # of all cores, this process alone
-    rows: list[list[Any]] = field(default_factory=list)  # of metrics.csv
-
-
 class Sums(NamedTuple):
-    """Over the images of a step."""
+    """Sums over the images of a step."""
 
     loss: float
     errors: int
     images: int
 
 
+@dataclass
+class State:
+    """How far a training is. A checkpoint holds this, the tensors and the state of the learning rate."""
+
+    epoch: int = 0  # number of finished epochs
+    batch: int = 0  # number of finished batches of the current epoch
+    images: int = 0  # number of images of the current epoch that were trained on
+    bad: int = 0  # number of images of the current epoch that could not be read
+    loss: float = 0.0  # sum of the loss over the images of the current epoch
+    errors: float = 0.0  # number of images of the current epoch that were classified wrongly
+    best_error: float | None = None  # validation error of the epoch whose weights are kept
+    best_loss: float | None = None  # validation loss of that epoch; it decides between epochs of the same error
+    best_epoch: int | None = None  # number of that epoch, counted from 0
+    seconds: float = 0.0  # wall time of the training so far, over all sessions
+    cpu_seconds: float = 0.0  # processor time of this process on all cores so far, over all sessions
+    rows: list[list[Any]] = field(default_factory=list)  # metrics of each epoch so far
+
+    @property
+    def mean_loss(self) -> float:
+        """Mean loss of the current epoch."""
+        return self.loss / max(1, self.images)
+
+    @property
+    def mean_error(self) -> float:
+        """Share of the current epoch's images that were classified wrongly."""
+        return self.errors / max(1, self.images)
+
+    def end_step(self, sums: Sums, expected: int) -> None:
+        """Counts a step that should have had ``expected`` images."""
+        self.batch += 1
+        self.images += sums.images
+        self.bad += expected - sums.images
+        self.loss += sums.loss
+        self.errors += sums.errors
+
+    def is_better(self, error: float, loss: float) -> bool:
+        """Whether these validation figures are the best so far."""
+        return self.best_error is None or (error, loss) < (self.best_error, self.best_loss)
+
+    def end_epoch(self) -> None:
+        """Turns to the next epoch."""
+        self.epoch, self.batch, self.images, self.bad = self.epoch + 1, 0, 0, 0
+        self.loss, self.errors = 0.0, 0.0
+
+
 class Clock:
-    """Wall and processor seconds, going on from where an earlier session stopped."""
+    """Wall and processor time, continued from an earlier session.
+
+    Args:
+        seconds: Wall time of earlier sessions.
+        cpu_seconds: Processor time of earlier sessions.
+    """
 
     def __init__(self, seconds: float, cpu_seconds: float) -> None:
         self.began, self.cpu_began = time.monotonic() - seconds, time.process_time() - cpu_seconds
 
     def read(self) -> tuple[float, float]:
-        """Both, so far."""
+        """Returns wall time and processor time so far, in seconds."""
         return time.monotonic() - self.began, time.process_time() - self.cpu_began

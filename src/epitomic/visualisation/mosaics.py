@@ -1,23 +1,20 @@
-"""Epitomes as pictures: the mosaic of a first layer (the paper's Fig. 2), and one epitome with its filters."""
+"""Draws first layers: mosaics of their epitomes (the paper's Fig. 2), and one epitome with its filters."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from torch import nn
 
-from epitomic.errors import UserError
-from epitomic.layers import EpitomicConv2d, MaxoutConv2d, NormConv2d
-from epitomic.models.whitening import Whitening
-from epitomic.visualisation.receptive import convolutional_layers
-from epitomic.visualisation.runs import RunView, titles
+from epitomic.analysis.first_layer import FirstLayer, one_epitome, read_first_layer
+from epitomic.support.errors import UserError
+from epitomic.training.run_folder import RunFolder
+from epitomic.training.run_names import titles
 from epitomic.visualisation.style import (
     LIGHT,
     Picture,
@@ -33,82 +30,39 @@ from epitomic.visualisation.style import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+Values = NDArray[np.float64]
+
 CONTRASTS = ("each", "shared")
-GAP = 1  # pixels of an epitome between two of them
-SMOOTH = 8  # pixels a weight of blended pictures
-QUANTILE = 0.995  # values beyond it are shown at full contrast
-
-
-@dataclass(frozen=True)
-class Epitomes:
-    """The first layer of a network, for drawing.
-
-    Attributes:
-        kind: ``"epitomes"``, ``"filters"``, ``"maxout filters"`` or ``"fixed whitening filters"``.
-        weight: (K, pieces, C, V, V); more than one piece in a maxout layer only.
-        filter_size: W.
-        centred: Whether the layer is blind to the mean of its filters (Eq. 3), so that the pictures are centred too.
-    """
-
-    kind: str
-    weight: NDArray[np.float64]
-    filter_size: int
-    centred: bool
-
-    @property
-    def text(self) -> str:
-        """How many there are, and their sizes."""
-        count, pieces, _, height, width = self.weight.shape
-        size = f"{height} × {width}"
-        if self.kind == "epitomes":
-            some = "1 epitome" if count == 1 else f"{count} epitomes"
-            return f"{some} of {size}, filters of {self.filter_size} × {self.filter_size}"
-        return f"{count} × {pieces} {self.kind} of {size}" if pieces > 1 else f"{count} {self.kind} of {size}"
-
-
-def first_epitomes(model: nn.Module) -> Epitomes:
-    """The epitomes of the first layer; its filters if it has no epitomes.
-
-    Raises:
-        UserError: If there is no convolutional layer.
-    """
-    layers = convolutional_layers(model)
-    if not layers:
-        raise UserError("the network has no convolutional layer: there are no filters to show")
-    layer = layers[0][1]
-    pieces = layer.pieces if isinstance(layer, MaxoutConv2d) else 1
-    weight: NDArray[np.float64] = layer.weight.detach().double().cpu().numpy()  # type: ignore[operator]
-    weight = weight.reshape(-1, pieces, *weight.shape[1:])
-    if isinstance(layer, EpitomicConv2d):
-        return Epitomes("epitomes", weight, layer.geometry.kernel[0], layer.normalize)
-    kind = "maxout filters" if pieces > 1 else "fixed whitening filters" if isinstance(layer, Whitening) else "filters"
-    return Epitomes(kind, weight, weight.shape[-1], isinstance(layer, NormConv2d))
+GAP = 1  # weights that fit between two epitomes
+SMOOTH = 8  # pixels of a weight in blended pictures
+QUANTILE = 0.995  # larger values are shown at full contrast
+CAPTION = 330  # pixels that a caption needs
 
 
 def mosaic(
-    epitomes: Epitomes,
+    layer: FirstLayer,
     *,
     columns: int | None = None,
     contrast: str = "each",
     colour: bool = True,
     smooth: bool = False,
 ) -> Picture:
-    """The epitomes in rows, one pixel a weight, transparent between them: (height, width, 4).
+    """Draws all epitomes or filters of a layer in rows, one pixel for each weight: (height, width, 4).
 
-    Zero is mid grey. Colour channels are stretched together, so that hues are true.
+    Zero is mid grey. Colour channels are stretched together, so that hues are true. Gaps are transparent.
 
     Args:
-        epitomes: What to draw.
-        columns: How many in a row; None: about four to three.
-        contrast: ``"each"``: every epitome fills the range from black to white; ``"shared"``: one stretch for all, so
-            that weak ones look weak.
-        colour: False: the mean of the channels, in grey.
-        smooth: Neighbouring weights blend into each other, with `SMOOTH` pixels a weight.
+        layer: The weights to draw.
+        columns: Number of epitomes in a row. None makes the picture wider than high.
+        contrast: ``"each"`` stretches every epitome from black to white. ``"shared"`` stretches all alike, so that weak
+            ones look weak.
+        colour: False draws the mean of the channels in grey.
+        smooth: Whether neighbouring weights blend into each other, with `SMOOTH` pixels for each weight.
     """
     if contrast not in CONTRASTS:
         raise UserError(f"--contrast must be one of {', '.join(CONTRASTS)}, got {contrast!r}")
-    weight = epitomes.weight
-    if epitomes.centred:
+    weight = layer.weight
+    if layer.centred:
         weight = weight - weight.mean((1, 2, 3, 4), keepdims=True)
     if not colour or weight.shape[2] not in (1, 3):
         weight = weight.mean(2, keepdims=True)
@@ -122,41 +76,46 @@ def mosaic(
     return tile(blocks, columns or default_columns(len(blocks)), gap=GAP * (SMOOTH if smooth else 1))
 
 
-def _blend(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(K, pieces, C, V, V), `SMOOTH` times as high and wide, bicubic."""
+def _blend(values: Values) -> Values:
+    """Enlarges (K, pieces, C, V, V) by `SMOOTH`, bicubic."""
     flat = torch.from_numpy(values.copy()).flatten(0, 1)
     larger = F.interpolate(flat, scale_factor=SMOOTH, mode="bicubic", align_corners=False).clamp(0, 1)
     return larger.reshape(*values.shape[:3], *larger.shape[-2:]).numpy()
 
 
-def stretch(weight: NDArray[np.float64], *, shared: bool) -> NDArray[np.float64]:
-    """Weights (K, ...) to the scale of 0 to 1, zero at one half; by the size of their largest values."""
+def stretch(weight: Values, *, shared: bool) -> Values:
+    """Stretches weights (K, ...) to the scale of 0 to 1, with zero at one half.
+
+    Args:
+        weight: Weights of K epitomes or filters.
+        shared: Whether all are stretched alike, instead of each by its own largest values.
+    """
     size = np.abs(weight).reshape(1 if shared else len(weight), -1)
     limit = np.quantile(size, QUANTILE, axis=1).reshape(-1, *[1] * (weight.ndim - 1))
     return (0.5 + 0.5 * weight / np.maximum(limit, 1e-12)).clip(0, 1)
 
 
 def default_columns(count: int) -> int:
-    """Columns of a mosaic that is wider than high, with full rows where that is possible.
+    """Number of columns that makes a mosaic wider than high, with full rows if possible.
 
     >>> [default_columns(n) for n in (96, 48, 3, 100)]
     [12, 8, 3, 10]
     """
     if count <= 6:
         return count
-    least, most = math.isqrt(count), math.ceil(math.sqrt(2 * count))
-    full = [c for c in range(least, most + 1) if count % c == 0]
-    return min(full, key=lambda c: abs(c - math.sqrt(4 / 3 * count))) if full else math.ceil(math.sqrt(4 / 3 * count))
+    best = math.sqrt(4 / 3 * count)
+    full = [c for c in range(math.isqrt(count), math.ceil(math.sqrt(2 * count)) + 1) if count % c == 0]
+    return min(full, key=lambda c: abs(c - best)) if full else math.ceil(best)
 
 
-def to_picture(values: NDArray[np.float64]) -> Picture:
-    """(1 or 3, height, width) on the scale of 0 to 1 -> (height, width, 4)."""
+def to_picture(values: Values) -> Picture:
+    """Turns (1 or 3, height, width) on the scale of 0 to 1 into a picture (height, width, 4)."""
     rgb = np.broadcast_to(values, (3, *values.shape[1:])) if values.shape[0] == 1 else values[:3]
     return np.concatenate([rgb.clip(0, 1).transpose(1, 2, 0), np.ones((*values.shape[1:], 1))], axis=2)
 
 
 def filters_figure(
-    runs: Sequence[RunView],
+    runs: Sequence[RunFolder],
     *,
     contrast: str = "each",
     colour: bool = True,
@@ -164,7 +123,7 @@ def filters_figure(
     theme: Theme = LIGHT,
     across: int = 1200,
 ) -> Figure:
-    """The first layers of several runs side by side, all at one scale (the paper's Fig. 2).
+    """Draws the first layers of several runs side by side, all at one scale (the paper's Fig. 2).
 
     Args:
         runs: Runs with weights.
@@ -172,22 +131,22 @@ def filters_figure(
         colour: See `mosaic`.
         smooth: See `mosaic`.
         theme: Colours of the text.
-        across: Pixels that the figure may be wide.
+        across: Largest width of the figure in pixels.
     """
-    found = [first_epitomes(run.model) for run in runs]
-    fine = SMOOTH if smooth else 1  # pixels of a picture per weight
-    pictures = [mosaic(e, contrast=contrast, colour=colour, smooth=smooth) for e in found]
+    layers = [read_first_layer(run.model) for run in runs]
+    fine = SMOOTH if smooth else 1  # pixels of a picture for each weight
+    pictures = [mosaic(layer, contrast=contrast, colour=colour, smooth=smooth) for layer in layers]
     captions = []
-    for number, (name, epitomes) in enumerate(zip(titles(runs), found, strict=True)):
+    for number, (name, layer) in enumerate(zip(titles(runs), layers, strict=True)):
         letter = f"({chr(97 + number % 26)}) " if len(runs) > 1 else ""
-        captions.append((f"{letter}{name}", epitomes.text + (", normalised" if epitomes.centred else "")))
-    rows = _flow(pictures, per_row=1 if len(runs) == 1 else 2 if len(runs) in (2, 4) else 3)
+        captions.append((f"{letter}{name}", layer.text + (", normalised" if layer.centred else "")))
+    per_row = 1 if len(runs) == 1 else 2 if len(runs) in (2, 4) else 3
+    rows = [range(first, min(first + per_row, len(runs))) for first in range(0, len(runs), per_row)]
     margin, caption, between = 20, 56, 36
     widest = max(sum(pictures[i].shape[1] for i in row) for row in rows)
     room = across - 2 * margin - between * (max(map(len, rows)) - 1)
     scale = max(1.0, min(14, math.floor(2 * fine * room / widest) / 2)) / fine
-    least = 330  # pixels that a caption needs
-    widths = [[max(least, pictures[i].shape[1] * scale) for i in row] for row in rows]
+    widths = [[max(CAPTION, pictures[i].shape[1] * scale) for i in row] for row in rows]
     heights = [max(pictures[i].shape[0] for i in row) * scale for row in rows]
     total = max(sum(w) + between * (len(w) - 1) for w in widths) + 2 * margin
     with drawing(theme):
@@ -209,57 +168,37 @@ def filters_figure(
     return figure
 
 
-def _flow(pictures: Sequence[Picture], per_row: int) -> list[list[int]]:
-    return [list(range(i, min(i + per_row, len(pictures)))) for i in range(0, len(pictures), per_row)]
-
-
-def epitome_figure(run: RunView, number: int, *, colour: bool = True, theme: Theme = LIGHT) -> Figure:
-    """One epitome of the first layer, and the D x D filters that it holds.
+def epitome_figure(run: RunFolder, number: int, *, colour: bool = True, theme: Theme = LIGHT) -> Figure:
+    """Draws one epitome of the first layer, and the D x D filters that it holds.
 
     Args:
         run: A run with weights whose first layer is epitomic.
-        number: Which of its output channels, from 0.
+        number: Number of the output channel, from 0.
         colour: See `mosaic`.
         theme: Colours of the text.
     """
-    layers = convolutional_layers(run.model)
-    layer = layers[0][1] if layers else None
-    if not isinstance(layer, EpitomicConv2d):
-        raise UserError(
-            f"--epitome: the first layer of {run.model_name} has no epitomes; without this option its filters are shown"
-        )
-    if not 0 <= number < layer.out_channels:
-        raise UserError(f"--epitome must be from 0 to {layer.out_channels - 1}, got {number}")
-    g = layer.geometry
-    outputs = math.prod(g.outputs)
-    weight = layer.weight.detach().double().cpu().numpy()[number // outputs]  # (C, V, V)
-    row, column = divmod(number % outputs, g.outputs[1])
-    top0, left0 = row * g.pool[0] * g.epitome_stride[0], column * g.pool[1] * g.epitome_stride[1]
-    part = weight[:, top0 : top0 + g.mini[0], left0 : left0 + g.mini[1]]
-    if layer.normalize:
-        part = part - part.mean()
-    if not colour or part.shape[0] not in (1, 3):
-        part = part.mean(0, keepdims=True)
-    picture = to_picture(stretch(part[None], shared=True)[0])
-    cell = max(6, round(300 / picture.shape[0]))
-    small = max(3, round(300 / (g.pool[0] * (g.kernel[0] + 2))))
+    epitome = one_epitome(run.model, number)
+    weight = epitome.weight - epitome.weight.mean() if epitome.centred else epitome.weight
+    if not colour or weight.shape[0] not in (1, 3):
+        weight = weight.mean(0, keepdims=True)
+    picture = to_picture(stretch(weight[None], shared=True)[0])
+    height, width = picture.shape[:2]
+    kernel, pool = epitome.kernel, epitome.pool
+    cell = max(6, round(300 / height))  # pixels of a weight of the epitome
+    small = max(3, round(300 / (pool[0] * (kernel[0] + 2))))  # pixels of a weight of a filter
+    first = 24 + width * cell + 50  # left edge of the filters
     with drawing(theme):
-        grid = (g.kernel[0] * small + 24) * g.pool[0]
-        big = picture.shape[0] * cell
-        across = 24 + picture.shape[1] * cell + 50 + (g.kernel[1] * small + 14) * g.pool[1] + 10
-        figure = new_figure(max(across, 560), 66 + max(big, grid) + 20)
+        across = first + (kernel[1] * small + 14) * pool[1] + 10
+        figure = new_figure(max(across, 560), 66 + max(height * cell, (kernel[0] * small + 24) * pool[0]) + 20)
         place_text(figure, 24, 14, f"epitome {number} of {run.model_name}", weight="bold")
-        size = f"{g.mini[0]} × {g.mini[1]}"
-        held = f"{g.pool[0]} × {g.pool[1]} filters of {g.kernel[0]} × {g.kernel[1]}"
-        sub = f"{size}, and its {held}, numbered by position p"
-        place_text(figure, 24, 34, sub, color=theme.muted)
-        show_picture(figure, picture, 24, 66, picture.shape[1] * cell, big)
-        for p in range(math.prod(g.pool)):
-            r, c = divmod(p, g.pool[1])
-            t, s = r * g.epitome_stride[0], c * g.epitome_stride[1]
-            left = 24 + picture.shape[1] * cell + 50 + c * (g.kernel[1] * small + 14)
-            top = 66 + r * (g.kernel[0] * small + 24)
-            place_text(figure, left, top, f"p = {p}", color=theme.muted, size=8)
-            filter_picture = picture[t : t + g.kernel[0], s : s + g.kernel[1]]
-            show_picture(figure, filter_picture, left, top + 16, g.kernel[1] * small, g.kernel[0] * small)
+        held = f"{pool[0]} × {pool[1]} overlapping filters of {kernel[0]} × {kernel[1]}"
+        text = f"{height} × {width} weights, which hold {held}, one for each position p"
+        place_text(figure, 24, 34, text, color=theme.muted)
+        show_picture(figure, picture, 24, 66, width * cell, height * cell)
+        for p, (top, left) in enumerate(epitome.corners):
+            r, c = divmod(p, pool[1])
+            x, y = first + c * (kernel[1] * small + 14), 66 + r * (kernel[0] * small + 24)
+            place_text(figure, x, y, f"p = {p}", color=theme.muted, size=8)
+            part = picture[top : top + kernel[0], left : left + kernel[1]]
+            show_picture(figure, part, x, y + 16, kernel[1] * small, kernel[0] * small)
     return figure

@@ -1,89 +1,24 @@
-"""Which of the D x D positions of each epitome win, over many images, and which never do."""
+"""Draws which positions of each epitome win."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
-from dataclasses import dataclass
-
 import numpy as np
-import torch
-from torch import Tensor, nn
 
-from epitomic.geometry import Pair
-from epitomic.visualisation.matches import epitomic_layers, recording
-from epitomic.visualisation.style import ACCENT, DEAD, Picture, tile
+from epitomic.analysis.positions import PositionUse
+from epitomic.visualisation.style import ACCENT, DEAD, Picture, enlarge, tile
 
 
-@dataclass(frozen=True)
-class PositionUse:
-    """How often each position won in one layer.
+def positions_picture(use: PositionUse, columns: int = 16, cell: int | None = None) -> Picture:
+    """Draws a D x D square for each epitome. Positions that win more often are darker; those that never win are red.
 
-    Attributes:
-        name: Of the layer.
-        pool: D, height and width of the window of positions.
-        counts: Wins, (K, D*D), one row per output channel: a mini-epitome, or a part of a topographic one.
+    Args:
+        use: How often each position wins.
+        columns: Largest number of epitomes in a row.
+        cell: Pixels of a position; None makes an epitome about 16 pixels wide.
     """
-
-    name: str
-    pool: Pair
-    counts: Tensor
-
-    @property
-    def shares(self) -> Tensor:
-        """Each row's wins as shares of 1, (K, D*D)."""
-        return self.counts / self.counts.sum(1, keepdim=True).clamp(min=1)
-
-    @property
-    def overall(self) -> Tensor:
-        """Shares over all epitomes, (D, D)."""
-        total = self.counts.sum(0)
-        return (total / total.sum().clamp(min=1)).reshape(self.pool)
-
-    @property
-    def dead(self) -> Tensor:
-        """Which positions never won, (K, D*D)."""
-        return self.counts == 0
-
-    def picture(self, columns: int | None = None, cell: int = 6) -> Picture:
-        """A D x D square per epitome: the darker, the more wins; positions that never won are red."""
-        dh, dw = self.pool
-        strength = (self.shares / self.shares.amax(1, keepdim=True).clamp(min=1e-9)).reshape(-1, dh, dw)
-        dead = self.dead.reshape(-1, dh, dw)
-        squares = []
-        for row, gone in zip(strength, dead, strict=True):
-            square = np.empty((dh, dw, 4))
-            square[..., :3] = ACCENT
-            square[..., 3] = 0.06 + 0.94 * row.numpy()
-            square[gone.numpy()] = (*DEAD, 1.0)
-            squares.append(square.repeat(cell, 0).repeat(cell, 1))
-        return tile(squares, columns or min(len(squares), 32), gap=4)
-
-
-@torch.no_grad()
-def position_use(model: nn.Module, batches: Iterable[Tensor]) -> list[PositionUse]:
-    """Counts the winners of every epitomic layer over ``batches`` of standardised images."""
-    layers = epitomic_layers(model)
-    counts = {name: torch.zeros(m.out_channels, math.prod(m.geometry.pool), dtype=torch.int64) for name, m in layers}
-    training = model.training
-    model.eval()
-    with recording(model) as matches:
-        for x in batches:
-            model(x)
-            for match in matches:
-                counts[match.name] += count_positions(match.positions, counts[match.name].shape[1])
-            matches.clear()
-    model.train(training)
-    return [PositionUse(name, layer.geometry.pool, counts[name]) for name, layer in layers]
-
-
-def count_positions(positions: Tensor, size: int) -> Tensor:
-    """(N, K, oh, ow) winners -> (K, size) counts.
-
-    >>> count_positions(torch.tensor([[[[0, 3]], [[1, 1]]]]), 4)
-    tensor([[1, 0, 0, 1],
-            [0, 2, 0, 0]])
-    """
-    channels = positions.shape[1]
-    keys = positions.cpu() + size * torch.arange(channels).reshape(1, -1, 1, 1)
-    return torch.bincount(keys.flatten(), minlength=channels * size).reshape(channels, size)
+    dh, dw = use.pool
+    strength = (use.shares / use.shares.amax(1, keepdim=True).clamp(min=1e-9)).reshape(-1, dh, dw, 1).numpy()
+    squares = np.concatenate([np.broadcast_to(ACCENT, (*strength.shape[:3], 3)), 0.06 + 0.94 * strength], axis=3)
+    squares[use.dead.reshape(-1, dh, dw).numpy()] = (*DEAD, 1.0)
+    factor = cell or max(2, 16 // dw)
+    return tile([enlarge(square, factor) for square in squares], min(len(squares), columns), gap=4)

@@ -1,4 +1,7 @@
-"""How the pictures look: colours for light and dark, text sizes, and writing PNG and SVG."""
+"""How pictures look and how they are written: colours, text sizes, PNG and SVG.
+
+Sizes and places are in pixels at 100 pixels an inch.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epitomic.errors import UserError
-from epitomic.files import write_atomically
+from epitomic.support.errors import UserError
+from epitomic.support.files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,15 +26,23 @@ if TYPE_CHECKING:
 
 Picture = NDArray[np.float64]  # (height, width, 4), on the scale of 0 to 1
 
-DPI = 200  # of PNG files; sizes are thought of at 100 per inch, so they come out at twice the size
-DEAD = (0.84, 0.27, 0.22)  # marks what never happens
-HEAT = 0.55  # opacity of the strongest cell of a heat map: text on it has a contrast of over 4.5 on both surfaces
-ACCENT = (0.20, 0.47, 0.85)  # the one hue of all heat maps; legible on both surfaces
+DPI = 200  # PNG files have twice as many pixels as the sizes in this package say
+DEAD = (0.84, 0.27, 0.22)  # red, for positions that never win
+HEAT = 0.55  # opacity of the strongest cell of a table; its text keeps a contrast above 4.5 in both themes
+ACCENT = (0.20, 0.47, 0.85)  # blue that can be seen in both themes
 
 
 @dataclass(frozen=True)
 class Theme:
-    """Colours of a surface and what is on it. The series keep their order: the first run is always the first colour."""
+    """Colours of a picture.
+
+    Attributes:
+        surface: Background.
+        ink: Text.
+        muted: Text and lines of less weight.
+        grid: Grid lines.
+        series: Colours of the lines in a chart. The first run always has the first colour.
+    """
 
     surface: str
     ink: str
@@ -40,7 +51,7 @@ class Theme:
     series: tuple[str, ...]
 
     def line(self, number: int) -> tuple[str, str]:
-        """Colour and style of a line: after the last colour they come again, dashed and then dotted."""
+        """Colour and style of a line. After the last colour, colours repeat with dashed and then dotted lines."""
         again, colour = divmod(number, len(self.series))
         return self.series[colour], ("-", "--", ":")[again % 3]
 
@@ -63,7 +74,7 @@ DARK = Theme(
 
 @contextlib.contextmanager
 def drawing(theme: Theme = LIGHT, size: float = 13.0) -> Iterator[None]:
-    """Figures made inside have these colours and text of ``size`` pixels at 100 pixels an inch.
+    """Gives figures that are drawn inside the block these colours and text of ``size`` pixels.
 
     Raises:
         UserError: If matplotlib is not installed.
@@ -104,14 +115,14 @@ def drawing(theme: Theme = LIGHT, size: float = 13.0) -> Iterator[None]:
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of so many pixels at 100 an inch; of no window system, so that it works everywhere."""
+    """Makes an empty figure of this size. It needs no window system, so it works everywhere."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width / 100, height / 100))
 
 
 def picture_axes(figure: Figure, left: float, top: float, width: float, height: float) -> Axes:
-    """Axes without ticks at these pixels of ``figure``, counted from the top left."""
+    """Adds axes without ticks. ``left`` and ``top`` are counted from the top left of the figure."""
     across, down = figure.get_size_inches() * 100
     axes = figure.add_axes((left / across, 1 - (top + height) / down, width / across, height / down))
     axes.set_axis_off()
@@ -119,26 +130,26 @@ def picture_axes(figure: Figure, left: float, top: float, width: float, height: 
 
 
 def show_picture(figure: Figure, picture: Picture, left: float, top: float, width: float, height: float) -> Axes:
-    """Draws a picture there, each of its pixels a sharp square."""
+    """Draws a picture into the figure; each of its pixels becomes a sharp square."""
     axes = picture_axes(figure, left, top, width, height)
     axes.imshow(picture, interpolation="nearest", aspect="auto", vmin=0, vmax=1)
     return axes
 
 
 def place_text(figure: Figure, left: float, top: float, text: str, **options: Any) -> None:
-    """Text at these pixels of ``figure``, counted from the top left."""
+    """Writes text. ``left`` and ``top`` are counted from the top left of the figure."""
     across, down = figure.get_size_inches() * 100
     options.setdefault("va", "top")
     figure.text(left / across, 1 - top / down, text, **options)
 
 
 def fit_text(text: str, width: float, **font: Any) -> str:
-    """The text if it is at most so many pixels wide, else without a part of its middle: names differ at their ends.
+    """Shortens a text in its middle until it fits, because names differ at their ends.
 
     Args:
-        text: One line.
-        width: Pixels at 100 an inch.
-        **font: As matplotlib's ``FontProperties`` takes it; the size and weight of `drawing` where not given.
+        text: One line of text.
+        width: Largest width in pixels.
+        **font: Arguments of matplotlib's ``FontProperties``. By default the font is that of `drawing`.
     """
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import text_to_path
@@ -152,10 +163,10 @@ def fit_text(text: str, width: float, **font: Any) -> str:
 
 
 def save_figure(figure: Figure, stem: str | Path) -> list[Path]:
-    """Writes STEM.png and STEM.svg; ``stem`` may have one of these endings already.
+    """Writes STEM.png and STEM.svg. ``stem`` may already have one of these endings.
 
     Raises:
-        UserError: If they cannot be written.
+        UserError: If the files cannot be written.
     """
     files = []
     for kind in ("png", "svg"):
@@ -167,24 +178,24 @@ def save_figure(figure: Figure, stem: str | Path) -> list[Path]:
 
 
 def encode_figure(figure: Figure, kind: str) -> bytes:
-    """The figure as a PNG or SVG file; the same bytes every time."""
+    """Encodes a figure as PNG or SVG. The same figure gives the same bytes."""
     import matplotlib as mpl
 
     buffer = io.BytesIO()
     metadata: dict[str, Any] = {"Date": None} if kind == "svg" else {"Software": None}
     with mpl.rc_context({"svg.hashsalt": "epitomic"}), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # a class name in another script: boxes
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # a class name in another script becomes boxes
         figure.savefig(buffer, format=kind, dpi=DPI, metadata=metadata, facecolor=figure.get_facecolor())
     return buffer.getvalue()
 
 
 def enlarge(picture: Picture, factor: int) -> Picture:
-    """Each pixel as ``factor`` x ``factor`` of them."""
+    """Repeats each pixel ``factor`` x ``factor`` times."""
     return picture.repeat(factor, 0).repeat(factor, 1)
 
 
 def encode_picture(picture: Picture) -> bytes:
-    """A picture as a PNG file, with transparency where it has some."""
+    """Encodes a picture as PNG. Drops transparency and colour if the picture has none."""
     try:
         from PIL import Image
     except ImportError:
@@ -200,14 +211,18 @@ def encode_picture(picture: Picture) -> bytes:
     return buffer.getvalue()
 
 
-def data_uri(contents: bytes, kind: str) -> str:
-    """A file as an address that holds it, for pages without other files."""
-    mime = {"png": "image/png", "svg": "image/svg+xml"}[kind]
-    return f"data:{mime};base64,{base64.b64encode(contents).decode('ascii')}"
+def png_address(picture: Picture) -> str:
+    """Makes a data: address that holds the picture itself, for a page without other files."""
+    return f"data:image/png;base64,{base64.b64encode(encode_picture(picture)).decode('ascii')}"
+
+
+def svg_address(figure: Figure) -> str:
+    """Makes a data: address that holds the figure itself, for a page without other files."""
+    return f"data:image/svg+xml;base64,{base64.b64encode(encode_figure(figure, 'svg')).decode('ascii')}"
 
 
 def tile(pictures: list[Picture], columns: int, gap: int) -> Picture:
-    """Pictures of one size in rows, with transparent gaps between them."""
+    """Puts pictures of one size into rows, with transparent gaps of ``gap`` pixels."""
     height, width = pictures[0].shape[:2]
     rows = -(-len(pictures) // columns)
     canvas = np.zeros((rows * (height + gap) - gap, columns * (width + gap) - gap, 4))

@@ -1,0 +1,1 @@
+"""Photographs, read from disk when they are needed."""

@@ -1,0 +1,78 @@
+"""The paper's crops: a random one for training; the centre, or ten regular ones, for testing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from epitomic.support.images import BadImageError, to_array
+from epitomic.support.options import option
+from epitomic.support.rng import generator
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+
+@dataclass(frozen=True)
+class Photographs:
+    """What is done to photographs. Small images in memory have `Augmentation` instead."""
+
+    crop: int = option(220, "height and width in pixels of the crop that the network sees", at_least=1, alias="crop")
+    size: int = option(256, "short side in pixels of images from plain folders; a store has its own", at_least=1)
+    flip: bool = option(True, "mirror half of the training images left to right, chosen at random")
+    color_noise: float = option(0.1, "standard deviation of noise along the colours' principal components", at_least=0)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Random choices for one image in one epoch."""
+
+    top: float  # distance of the crop from the top, as a share of the largest possible one
+    left: float  # distance of the crop from the left, as a share of the largest possible one
+    flip: bool  # whether to mirror the crop
+    noise: tuple[float, float, float]  # standard normal numbers for the colour noise
+
+
+def choose(seed: int, epoch: int, sample: int) -> Choice:
+    """Draws the choices for an image; the same arguments give the same choices."""
+    draws = generator("photograph", seed, epoch, sample)
+    top, left, flip = torch.rand(3, generator=draws, dtype=torch.float64).tolist()
+    first, second, third = torch.randn(3, generator=draws).tolist()
+    return Choice(top, left, flip < 0.5, (first, second, third))
+
+
+def random_crop(image: Image, config: Photographs, choice: Choice) -> Any:
+    """Returns the chosen crop, (crop, crop, 3), uint8; every place in the image is equally likely."""
+    height, width = _margins(image, config.crop)
+    top, left = int(choice.top * (height + 1)), int(choice.left * (width + 1))
+    pixels = _cut(image, top, left, config.crop)
+    return pixels[:, ::-1] if config.flip and choice.flip else pixels
+
+
+def center_crop(image: Image, crop: int) -> Any:
+    """Returns the centre, (1, crop, crop, 3), uint8; an odd margin is smaller above and on the left."""
+    height, width = _margins(image, crop)
+    return _cut(image, height // 2, width // 2, crop)[None]
+
+
+def ten_crops(image: Image, crop: int) -> Any:
+    """Returns the centre, the four corners and the mirror images of these five, (10, crop, crop, 3), uint8."""
+    import numpy as np
+
+    height, width = _margins(image, crop)
+    places = [(height // 2, width // 2), (0, 0), (0, width), (height, 0), (height, width)]
+    crops = np.stack([_cut(image, top, left, crop) for top, left in places])
+    return np.concatenate((crops, crops[:, :, ::-1]))
+
+
+def _margins(image: Image, crop: int) -> tuple[int, int]:
+    """Returns how many pixels the image is higher and wider than the crop."""
+    if min(image.size) < crop:
+        raise BadImageError(f"{image.width} x {image.height} pixels are smaller than the crop of {crop}")
+    return image.height - crop, image.width - crop
+
+
+def _cut(image: Image, top: int, left: int, crop: int) -> Any:
+    return to_array(image.crop((left, top, left + crop, top + crop)))

@@ -1,0 +1,99 @@
+"""Photographs by number, read by worker processes and given out in order."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from epitomic.data.standardisation import Standardize
+from epitomic.support.errors import UserError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+TOLD = 10  # bad images that are named on the terminal
+
+Problems = list[tuple[str, str]]  # (image, reason)
+
+
+class ImageSource(Protocol):
+    """Images by number, from a store (`store.StoreImages`) or from plain folders (`folders.FolderImages`).
+
+    Attributes:
+        classes: Names of the classes, in the order of the labels.
+        labels: Class number of each image, (N,), int64.
+        size: Short side of the images in pixels.
+        fingerprint: Text that changes with the images.
+    """
+
+    classes: tuple[str, ...]
+    labels: Tensor
+    size: int
+    fingerprint: str
+
+    def __len__(self) -> int: ...
+
+    def name(self, index: int) -> str:
+        """Returns the name of an image for messages."""
+
+    def read(self, index: int) -> Image:
+        """Reads an image, or raises `BadImageError`."""
+
+
+class BadImages(dict[str, str]):
+    """Images that could not be read: name and reason. The first few are named on the terminal."""
+
+    def note(self, problems: Problems) -> None:
+        """Adds these images."""
+        for name, reason in problems:
+            if name not in self and len(self) < TOLD:
+                print(f"epitomic: skipped {name}: {reason}", file=sys.stderr)
+            self[name] = reason
+
+
+def default_workers() -> int:
+    """Returns half the number of cores, from 1 to 8; the other half computes the network."""
+    return max(1, min(8, (os.cpu_count() or 2) // 2))
+
+
+def load_in_order(
+    function: Callable[..., Any], items: Sequence[Tensor], workers: int, device: torch.device | None = None
+) -> Iterator[Any]:
+    """Yields ``function(item)`` of each item in order; ``workers`` processes call the function."""
+    loader: DataLoader[Any] = DataLoader(
+        items,  # type: ignore[arg-type]  # a sequence is data set enough
+        batch_size=None,
+        collate_fn=function,  # without batches the loader calls it on every item
+        num_workers=workers,
+        pin_memory=device is not None and device.type == "cuda",
+        worker_init_fn=_leave_signals_to_the_parent,
+        generator=torch.Generator(),  # the loader draws a number that nobody uses; keep it off the global generator
+    )
+    try:
+        yield from loader
+    except RuntimeError as error:
+        if "DataLoader worker" not in str(error):
+            raise
+        reason = str(error).splitlines()[0]
+        raise UserError(f"a process that reads images has died ({reason}): try fewer --workers") from None
+
+
+def _leave_signals_to_the_parent(worker: int) -> None:
+    """Ignores Ctrl-C and SIGTERM, which may reach every process; the training ends its workers after its step."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def to_numbers(images: Tensor, standardize: Standardize, noise: Tensor | None = None) -> Tensor:
+    """Turns bytes, (N, H, W, 3), into standardised numbers, (N, 3, H, W), after adding colour noise, (N, 3)."""
+    pixels = images.permute(0, 3, 1, 2).float().div_(255)
+    if noise is not None:
+        pixels += noise[:, :, None, None].to(pixels.device)
+    return standardize(pixels)

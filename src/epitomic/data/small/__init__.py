@@ -1,0 +1,1 @@
+"""Small image sets, held in memory as tensors."""

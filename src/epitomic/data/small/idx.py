@@ -1,0 +1,88 @@
+"""Image sets in MNIST's layout: gzipped IDX files, which hold a magic number, the dimensions, then bytes."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import struct
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from epitomic.data.small.official import check_labels, check_sha256, fetch
+from epitomic.data.small.splits import Split
+from epitomic.support.errors import UserError
+
+UNSIGNED_BYTE = 8  # element type in the magic number; these sets have no other
+LIMIT = 1 << 31  # bytes; headers that announce more are refused
+
+
+FILES = [f"{part}-{kind}-ubyte.gz" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
+
+
+@dataclass(frozen=True)
+class IdxSource:
+    """A set of four IDX files, laid out as torchvision does; ``sha256`` has the checksums of `FILES`."""
+
+    folder: str
+    urls: tuple[str, ...]
+    classes: tuple[str, ...]
+    sha256: tuple[str, ...]
+
+    def load(self, root: Path) -> tuple[Split, Split]:
+        """Reads the training and the test set; downloads missing files.
+
+        Raises:
+            UserError: If files are damaged or cannot be downloaded.
+        """
+        folder = root / self.folder
+        files = dict(zip(FILES, self.sha256, strict=True))
+        fetch(folder, files, self.urls)
+        train, test = (self._split(folder / FILES[i], folder / FILES[i + 1]) for i in (0, 2))
+        for name, sha256 in files.items():
+            check_sha256(folder / name, (folder / name).read_bytes(), sha256)
+        return train, test
+
+    def _split(self, images_path: Path, labels_path: Path) -> Split:
+        images, labels = read_idx(images_path, dims=3), read_idx(labels_path, dims=1)
+        if len(images) != len(labels):
+            raise UserError(f"{labels_path} has {len(labels)} labels for the {len(images)} images of {images_path}")
+        check_labels(labels_path, labels, len(self.classes))
+        return Split(images.unsqueeze(1), labels.long())
+
+
+def read_idx(path: Path, dims: int) -> Tensor:
+    """Reads a gzipped IDX file of unsigned bytes with ``dims`` dimensions as a uint8 tensor.
+
+    Raises:
+        UserError: If the file is missing, truncated, too long, of another kind, or fails its CRC.
+    """
+    try:
+        with gzip.open(path) as file:
+            shape = _shape(path, file.read(4 + 4 * dims), dims)
+            size = math.prod(shape)
+            if size > LIMIT:
+                raise UserError(f"{path}: its header says {size} bytes of data, and at most {LIMIT} are read")
+            body = file.read(size + 1)  # one byte too many: this reads to the end, where gzip checks the CRC
+    except (EOFError, zlib.error, OSError) as error:
+        raise UserError(f"{path} is damaged or not a gzip file: {error}") from None
+    if len(body) < size:
+        raise UserError(f"{path} is truncated: its header says {size} bytes of data, and there are {len(body)}")
+    if len(body) > size:
+        raise UserError(f"{path} is too long: there is more than the {size} bytes of data that its header says")
+    return torch.frombuffer(bytearray(body), dtype=torch.uint8).reshape(shape)
+
+
+def _shape(path: Path, head: bytes, dims: int) -> tuple[int, ...]:
+    if len(head) < 4 + 4 * dims:
+        raise UserError(f"{path} is truncated: it ends within the header")
+    magic, *shape = struct.unpack(f">{1 + dims}I", head)
+    expected = UNSIGNED_BYTE << 8 | dims
+    if magic != expected:
+        raise UserError(f"{path} is not such an IDX file: its magic number is {magic:#010x}, not {expected:#010x}")
+    if 0 in shape:
+        raise UserError(f"{path}: its header has an empty dimension, {tuple(shape)}")
+    return tuple(shape)

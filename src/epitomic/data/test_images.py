@@ -1,0 +1,185 @@
+"""The images that a network is tested on, opened by what its ``config.json`` says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from epitomic.data.feed import Batch
+from epitomic.data.photographs.crops import center_crop, ten_crops
+from epitomic.data.photographs.loading import BadImages, ImageSource, default_workers
+from epitomic.data.photographs.open import PHOTOGRAPHS, open_validation
+from epitomic.data.photographs.views import evaluation_batches
+from epitomic.data.small.sets import NAMES, load_set
+from epitomic.data.small.splits import Split
+from epitomic.data.small.views import VIEWS, plain_batches, view_batches
+from epitomic.data.standardisation import Standardize
+from epitomic.support.errors import UserError, unknown
+from epitomic.support.images import BadImageError
+from epitomic.support.rng import generator
+
+MAX_SAMPLE = 1000  # photographs that `PhotographTest.sample` returns
+CROPS = {1: center_crop, 10: ten_crops}
+
+
+@dataclass(frozen=True)
+class SmallTest:
+    """Test images in memory.
+
+    Attributes:
+        name: Name of the image set.
+        classes: Names of the classes, in the order of the labels.
+        split: The images.
+        standardize: Standardisation of the training.
+        views: Views of each image whose predictions are averaged, one of `VIEWS`.
+        bad: Empty, because every image in memory has been read.
+    """
+
+    name: str
+    classes: tuple[str, ...]
+    split: Split
+    standardize: Standardize
+    views: str
+    bad: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def way(self) -> dict[str, Any]:
+        """How `batches` shows each image, for the record of an evaluation."""
+        return {"views": self.views}
+
+    def batches(self) -> Iterable[Batch]:
+        """Returns the views of each image, standardised, and its label."""
+        return view_batches(self.split, self.standardize, self.views)
+
+    def tests(self) -> dict[str, Iterable[Batch]]:
+        """Returns what a finished training is tested on: the views, and if there are several, the plain images, too."""
+        plain = {} if self.views == "one" else {"plain": plain_batches(self.split, self.standardize)}
+        return {"test": self.batches(), **plain}
+
+    def sample(self) -> Split:
+        """Returns all images, to look at."""
+        return self.split
+
+
+@dataclass(frozen=True)
+class PhotographTest:
+    """Test images on disk.
+
+    Attributes:
+        name: Name of the image set.
+        source: The images.
+        crop: Height and width that the network sees.
+        standardize: Standardisation of the training.
+        crops: Number of crops of each image whose predictions are averaged, 1 or 10.
+        workers: Number of processes that read images.
+        device: Device that the images go to.
+        bad: Images that could not be read so far: name and reason.
+    """
+
+    name: str
+    source: ImageSource
+    crop: int
+    standardize: Standardize
+    crops: int
+    workers: int
+    device: torch.device | None
+    bad: BadImages = field(default_factory=BadImages)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes, in the order of the labels."""
+        return self.source.classes
+
+    @property
+    def way(self) -> dict[str, Any]:
+        """How `batches` shows each image, for the record of an evaluation."""
+        return {"crops": self.crops}
+
+    def batches(self, crops: int | None = None) -> Iterable[Batch]:
+        """Returns the crops of each image, standardised, and its label."""
+        return evaluation_batches(
+            self.source,
+            CROPS[crops or self.crops],
+            self.crop,
+            self.standardize,
+            workers=self.workers,
+            device=self.device,
+            bad=self.bad,
+        )
+
+    def tests(self) -> dict[str, Iterable[Batch]]:
+        """Returns what a finished training is tested on: ten crops, as in the paper, and the centre crop."""
+        return {"test": self.batches(10), "center": self.batches(1)}
+
+    def sample(self) -> Split:
+        """Returns the centre crops of at most `MAX_SAMPLE` images, always the same ones, in random order."""
+        images, kept = [], []
+        for index in torch.randperm(len(self.source), generator=generator("looked at"))[:MAX_SAMPLE].tolist():
+            try:
+                images.append(torch.from_numpy(center_crop(self.source.read(index), self.crop)[0].copy()))
+            except BadImageError:
+                continue
+            kept.append(index)
+        if not images:
+            raise UserError(f"none of the {len(self.source)} test images of {self.name} can be read")
+        return Split(torch.stack(images).permute(0, 3, 1, 2).contiguous(), self.source.labels[torch.tensor(kept)])
+
+
+def open_test_images(
+    config: dict[str, Any],
+    path: Path,
+    data_dir: str | None = None,
+    *,
+    name: str | None = None,
+    views: str | None = None,
+    crops: int | None = None,
+    workers: int | None = None,
+    device: torch.device | None = None,
+) -> SmallTest | PhotographTest:
+    """Opens the test images of a network, and checks that they fit it.
+
+    Args:
+        config: Contents of the network's ``config.json``.
+        path: Path of that file, for errors.
+        data_dir: Folder of the image sets; see `data_root` for the default.
+        name: Name of the image set (default: the one that the network was trained on).
+        views: Views of each image of a small set, one of `VIEWS` (default: as trained).
+        crops: Number of crops of each photograph, 1 or 10 (default: 10).
+        workers: Number of processes that read photographs (default: half the cores).
+        device: Device that photographs go to.
+
+    Raises:
+        UserError: If the images cannot be found, or do not fit the network.
+    """
+    known = (*NAMES, *PHOTOGRAPHS)
+    name = name or config.get("dataset")
+    if name not in known:
+        raise UserError(f"{path} names no known image set: its dataset must be one of {', '.join(known)}, got {name}")
+    standardize = Standardize.read(config, config.get("in_channels"), path)
+    test: SmallTest | PhotographTest
+    if name in PHOTOGRAPHS:
+        source, crop = open_validation(name, data_dir, config, path), int(config["image_size"])
+        workers = default_workers() if workers is None else workers
+        test = PhotographTest(name, source, crop, standardize, crops or 10, workers, device)
+        channels, size = 3, crop
+    else:
+        given = views or str(config.get("views", "one"))
+        if given not in VIEWS:
+            raise unknown("--views" if views else f"views in {path}", given, VIEWS)
+        try:
+            images = load_set(name, data_dir)
+        except UserError as error:
+            raise UserError(f"the test images of {path.parent} ({name}) are not here: {error}") from None
+        test = SmallTest(name, images.classes, images.test, standardize, given)
+        channels, size = images.channels, images.image_size
+    expected = (config.get("in_channels"), config.get("image_size"), config.get("num_classes"))
+    if expected != (channels, size, len(test.classes)):
+        raise UserError(
+            f"{path}: the network takes (channels, size, classes) {expected}, but {name} has "
+            f"{(channels, size, len(test.classes))}"
+        )
+    return test

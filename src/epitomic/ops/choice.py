@@ -1,0 +1,139 @@
+"""The choice of algorithm: which one ``"auto"`` means, and whether a given one can serve a call."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from epitomic.geometry import Geometry, Pair, PoolGeometry, TileGeometry
+from epitomic.ops.library import why_not_native
+from epitomic.ops.tracing import in_forward_mode, needs_known_operators
+from epitomic.ops.transforms import MAX_POINTS
+
+ALGORITHMS = ("auto", "reference", "direct", "winograd", "native")
+WORTHWHILE = 64  # saved work from which `winograd` wins (measured by benchmarks/auto.py)
+TRANSFORMS = 8  # cost of the native kernel's transforms of one point, counted in channels of multiplications
+PACKING = 16  # cost of packing the weights for the native kernel, counted in patches
+MAX_TILE = 6  # outputs per axis and patch of a plain convolution
+PLAIN_POINTS = (
+    6  # its points per axis: more cost more than 10 times conv2d's accuracy (measured by benchmarks/points.py)
+)
+
+Sizes = Geometry | PoolGeometry | TileGeometry
+
+
+def check_algorithm(algorithm: str) -> None:
+    """Raises an error that lists the algorithms if ``algorithm`` is none of them."""
+    if algorithm not in ALGORITHMS:
+        raise ValueError(f"algorithm must be one of {', '.join(ALGORITHMS)}, got {algorithm!r}")
+
+
+def choose_algorithm(
+    algorithm: str, geometry: Sizes, input: Tensor, weight: Tensor, dtype: torch.dtype, unfit: str | None = None
+) -> str:
+    """Returns the algorithm that ``algorithm`` means for these tensors and the dtype to compute in.
+
+    ``"auto"`` is ``"native"``, ``"winograd"`` or ``"direct"``, by what was measured (docs/performance.md). The first
+    two need float32 or float64 on CPU (nothing was measured elsewhere), at most `MAX_POINTS` points per axis, and a
+    call that is not traced, exported, transformed or differentiated in forward mode. Then
+
+    - ``"native"`` serves float32, where it is built and wins (`native_wins`);
+    - ``"winograd"`` serves the rest where it saves enough (`saves_enough`).
+
+    ``"direct"`` serves all other calls.
+
+    Args:
+        algorithm: What the user asked for.
+        geometry: The sizes of the layer.
+        input: (..., C, H, W).
+        weight: (K, C / groups, ...).
+        dtype: The dtype to compute in.
+        unfit: Why the layer does not reduce to the kernel, or None if it does.
+
+    Raises:
+        ValueError: If ``algorithm`` is unknown or cannot serve this call. The message says why.
+    """
+    check_algorithm(algorithm)
+    if algorithm in ("reference", "direct"):
+        return algorithm
+    reason = unfit
+    if reason:
+        pass
+    elif max(geometry.points) > MAX_POINTS:
+        reason = f"it serves at most {MAX_POINTS} points W/e + D - 1 per axis, and here they are {geometry.points}"
+    elif dtype not in (torch.float32, torch.float64):
+        reason = f"it needs float32 or float64, and the input is {dtype}"
+    elif in_forward_mode():  # the operator would drop the tangents without a word
+        reason = "it has no forward-mode derivatives"
+    not_native = why_not_native(dtype, input.device)
+    if algorithm == "native":
+        reason = reason or not_native
+    if algorithm != "auto":
+        if reason:
+            raise ValueError(f"algorithm={algorithm!r} cannot serve this call: {reason}; use 'direct' or 'auto'")
+        return algorithm
+    if reason or needs_known_operators() or input.device.type != "cpu":
+        return "direct"
+    if not not_native:
+        return "native" if native_wins(geometry, input, weight) else "direct"
+    return "winograd" if saves_enough(geometry, weight.shape[1]) else "direct"
+
+
+def native_wins(geometry: Sizes, input: Tensor, weight: Tensor) -> bool:
+    """Whether the native kernel is faster than torch's convolutions.
+
+    With epitomes it is wherever there is a maximum to take, D > 1. Against one convolution, with pooling or without, it
+    has to save enough multiplications to pay for the transforms, whose share falls with the channels, and for packing
+    the weights, whose share falls with the patches.
+    """
+    if isinstance(geometry, Geometry):
+        return max(geometry.pool) > 1
+    images = math.prod(input.shape[:-3])
+    if isinstance(geometry, TileGeometry):
+        patches, step = images * geometry.patches, 1
+    else:
+        patches = images * math.prod(geometry.output_size(input.shape[-2], input.shape[-1]))
+        step = math.prod(geometry.stride)
+    overhead = TRANSFORMS / (weight.shape[1] * step) + TRANSFORMS / weight.shape[0] + PACKING / max(1, patches)
+    return geometry.saved > 1.2 * (1 + overhead)
+
+
+def saves_enough(geometry: Sizes, channels: int) -> bool:
+    """Whether `winograd` saves more than its transforms cost: D C e^2 (s - 1) >= `WORTHWHILE`.
+
+    s is the factor of multiplications saved. The more channels, the smaller the transforms' share. e is the epitome
+    stride, or the stride of a convolution before its pooling. A plain convolution in torch calls never wins.
+    """
+    if isinstance(geometry, TileGeometry):
+        return False
+    step = geometry.epitome_stride if isinstance(geometry, Geometry) else geometry.stride
+    window = math.sqrt(math.prod(geometry.pool))
+    return window * channels * math.prod(step) * (geometry.saved - 1) >= WORTHWHILE
+
+
+def choose_tile(kernel: Pair, padding: Pair, height: int, width: int) -> TileGeometry:
+    """Returns the sizes of a plain convolution with the tile that takes the fewest multiplications.
+
+    What hangs over the end of the output counts, too. Filters of one row or column may take more points.
+    """
+    responses = height + 2 * padding[0] - kernel[0] + 1, width + 2 * padding[1] - kernel[1] + 1
+    limit = MAX_POINTS if min(kernel) == 1 else PLAIN_POINTS
+    tile = []
+    for n, w in zip(responses, kernel, strict=True):
+        products = {d: -(-n // d) * (w + d - 1) for d in range(1, MAX_TILE + 1) if d == 1 or w + d - 1 <= limit}
+        tile.append(min(products, key=products.__getitem__))
+    return TileGeometry(kernel, padding, responses, (tile[0], tile[1]))
+
+
+def has_few_channels(epitomes: int, channels: int, kernel: Pair, pool: Pair) -> bool:
+    """Whether the native kernel is faster without transforms (`reductions.pixels_to_channels`).
+
+    It is where D^2 W^2 multiplications per channel without transforms cost less than V^2 with them, unless the gathered
+    patches would be much larger than the output.
+    """
+    (wh, ww), (dh, dw) = kernel, pool
+    direct = dh * dw * (wh * ww * channels + TRANSFORMS)
+    winograd = (wh + dh - 1) * (ww + dw - 1) * (channels + TRANSFORMS)
+    return direct < winograd and wh * ww * channels <= 2 * epitomes

@@ -1,0 +1,26 @@
+"""The layers that are timed: equal outputs on both sides."""
+
+import pytest
+
+from epitomic.bench.cases import CASES, FORMATS, PAIR, Case, Contestant, enter
+
+SMALL = Case("small", 4, 6, 3, 2, 2, size=9, batch=2)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=str)
+def test_both_sides_have_equal_outputs(case: Case) -> None:
+    one = case.scaled(batch=1)
+    for what in (PAIR, "auto"):
+        for layout in FORMATS:
+            entry = enter(one, Contestant(what, layout))
+            assert entry.forward().shape == entry.dy.shape == (1, case.out_channels, *case.output)
+
+
+def test_flops_are_those_of_the_paper_layers() -> None:
+    assert CASES["paper layer 2"].winograd_flops() == 2 * 64 * 16 * 17 * 17 * 96 * 192
+    assert CASES["paper layer 1"].winograd_flops() == 2 * 36 * 16 * 54 * 54 * 12 * 96
+
+
+def test_training_needs_no_more_gradients_than_a_network_would() -> None:
+    assert len(enter(CASES["paper layer 1"].scaled(batch=1), Contestant("auto", "contiguous")).inputs) == 2
+    assert len(enter(SMALL, Contestant("auto", "contiguous")).inputs) == 3

@@ -1,0 +1,64 @@
+"""The command that times: its table, its files and its errors."""
+
+import csv
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from epitomic.bench.cases import Case
+from epitomic.bench.contest import LayerResult
+from epitomic.bench.timing import Sample
+from epitomic.cli import main
+
+SMALL = Case("small", 4, 6, 3, 2, 2, size=9, batch=2)
+
+
+def test_layers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    threads = torch.get_num_threads()
+    assert main(["bench", "--cases", "4x4, pool 2", "--repetitions", "2", "--no-memory", "--out", str(tmp_path)]) == 0
+    assert torch.get_num_threads() == threads
+    out = capsys.readouterr().out
+    assert "speed-up (quartiles)" in out
+    with (tmp_path / "bench.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(r["mode"], r["n"]) for r in rows] == [("forward", "2"), ("training", "2")]
+    assert all(float(r["speedup"]) > 0 and r["torch"] == torch.__version__ for r in rows)
+
+    assert (tmp_path / "bench.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.fixture
+def no_timing(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The options of a benchmark that times nothing; its one result is made up."""
+    sample = Sample((1.0, 2.0))
+    result = LayerResult(SMALL, "forward", "auto", False, "contiguous", sample, "contiguous", sample, sample, 1.0, 2.0)
+    monkeypatch.setattr("epitomic.cli.bench.run_contest", lambda *_, **__: [result])
+    return ["bench", "--cases", "4x4, pool 2", "--no-memory"]
+
+
+def test_without_matplotlib_there_is_no_picture(
+    no_timing: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert main([*no_timing, "--out", str(tmp_path)]) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["bench.csv"]
+    assert "bench.png" not in capsys.readouterr().out
+
+
+def test_a_broken_picture_is_an_error(no_timing: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "epitomic.bench.picture", None)  # importing it fails
+    with pytest.raises(ImportError):
+        main([*no_timing, "--out", str(tmp_path)])
+
+
+def test_unknown_names(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "--cases", "paper layer 7"]) == 2
+    assert "unknown case 'paper layer 7': did you mean 'paper layer" in capsys.readouterr().err
+    assert main(["bench", "--algorithms", "winogad"]) == 2
+    assert "did you mean 'winograd'?" in capsys.readouterr().err
+    assert main(["bench", "--networks", "epitomic_smal"]) == 2
+    assert "unknown network 'epitomic_smal': did you mean 'epitomic_small'" in capsys.readouterr().err
+    assert main(["bnech"]) == 2
+    assert "unknown command 'bnech': did you mean 'bench'?" in capsys.readouterr().err

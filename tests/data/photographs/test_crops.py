@@ -1,0 +1,64 @@
+"""Crops and flips, against literal versions."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from epitomic.data.photographs.crops import Photographs, center_crop, choose, random_crop, ten_crops
+from epitomic.support.images import BadImageError
+from tests.photographs import picture
+
+DRAWS = 6000
+
+
+def test_ten_crops_are_the_literal_ones() -> None:
+    image = picture(1, width=41, height=34)
+    pixels = np.asarray(image)
+    crops = ten_crops(image, 30)
+    expected = []
+    for top, left in ((2, 5), (0, 0), (0, 11), (4, 0), (4, 11)):  # centre, then the corners
+        expected.append([[[pixels[top + y, left + x, c] for c in range(3)] for x in range(30)] for y in range(30)])
+    for crop in expected[:5]:
+        expected.append([row[::-1] for row in crop])
+    assert np.array_equal(crops, np.array(expected))
+    assert np.array_equal(center_crop(image, 30)[0], crops[0])
+
+
+def test_a_crop_that_does_not_fit() -> None:
+    for cut in (center_crop, ten_crops):
+        with pytest.raises(BadImageError, match="40 x 32 pixels are smaller than the crop of 33"):
+            cut(picture(1), 33)
+
+
+def test_random_crops_are_uniform_and_half_are_flipped() -> None:
+    height, width, crop = 20, 18, 16  # 5 x 3 places
+    values = np.arange(height * width).reshape(height, width)
+    image = Image.fromarray(np.stack((values // 256, values % 256, values * 0), 2).astype(np.uint8))
+    config, places, flips = Photographs(crop=crop), Counter[tuple[int, int]](), 0
+    for sample in range(DRAWS):
+        cut = random_crop(image, config, choose(7, 1, sample)).astype(int)
+        first, last = cut[0, 0, 0] * 256 + cut[0, 0, 1], cut[0, -1, 0] * 256 + cut[0, -1, 1]
+        flips += first > last
+        top, left = divmod(min(first, last), width)
+        places[top, left] += 1
+        literal = np.asarray(image)[top : top + crop, left : left + crop].astype(int)
+        assert np.array_equal(cut, literal[:, ::-1] if first > last else literal)
+    assert abs(flips / DRAWS - 0.5) < 4 * math.sqrt(0.25 / DRAWS)
+    assert set(places) == {(y, x) for y in range(5) for x in range(3)}
+    expected = DRAWS / 15
+    chi_square = sum((count - expected) ** 2 / expected for count in places.values())
+    assert chi_square < 36.1  # 14 degrees of freedom, 0.1 %
+    for sample in range(20):
+        cut = random_crop(image, Photographs(crop=crop, flip=False), choose(7, 1, sample)).astype(int)
+        first, last = cut[0, 0, 0] * 256 + cut[0, 0, 1], cut[0, -1, 0] * 256 + cut[0, -1, 1]
+        assert first < last
+
+
+def test_choices_are_a_function_of_seed_epoch_and_sample() -> None:
+    assert choose(1, 2, 3) == choose(1, 2, 3)
+    assert len({choose(*key) for key in ((1, 2, 3), (2, 2, 3), (1, 3, 3), (1, 2, 4))}) == 4
