@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from epitomic._version import __version__
 from epitomic.functional import epitomic_conv2d, max_pool_conv2d, winograd_conv2d
 from epitomic.layers import EpitomicConv2d, MaxoutConv2d, MaxPoolConv2d, NormConv2d, WinogradConv2d
+from epitomic.ops import flops as _flops  # noqa: F401 (for FlopCounterMode)
 
 __all__ = [
     "EpitomicConv2d",

@@ -1,0 +1,52 @@
+"""Formulas for ``torch.utils.flop_counter``: what `FlopCounterMode` reports for the kernel (`matching`).
+
+They count the operations of the layer's definition, not those that the kernel saves: D*D*W*W*C multiply-adds for each
+patch and epitome (Eq. 2), and W*W*C for each response of the convolution (Eq. 1). A multiply-add counts as two
+operations. So the layer counts as conv2d + max_pool2d of equal geometry does. Each half of the backward pass, the
+gradient of the input and that of the weights, counts as much as the forward pass.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.utils.flop_counter import register_flop_formula
+
+from epitomic.ops import matching  # noqa: F401 (defines the operators)
+from epitomic.ops.operands import Grid
+
+
+@register_flop_formula(torch.ops.epitomic.match)
+def match_flops(
+    x: Sequence[int], weights: Sequence[int], bias: object, gain: object, grid: Sequence[int], *_: Any, **__: Any
+) -> int:
+    """Returns the operations of a forward pass, from the shapes of its tensors."""
+    sizes = Grid.of_numbers(grid)
+    k, channels, *size = weights
+    if any(p > s for p, s in zip(sizes.patch, size, strict=True)) or sizes.keep_all:  # filters that search the patch
+        responses, kernel = math.prod(sizes.responses), size
+    else:  # patches that search the epitome
+        positions = math.prod(s - p + 1 for p, s in zip(sizes.patch, size, strict=True))
+        responses, kernel = positions * math.prod(sizes.outputs), list(sizes.patch)
+    return 2 * x[0] * k * channels * responses * math.prod(kernel)
+
+
+@register_flop_formula(torch.ops.epitomic.match_backward)
+def match_backward_flops(
+    dy: object,
+    y: object,
+    positions: object,
+    x: Sequence[int],
+    weights: Sequence[int],
+    bias: object,
+    gain: object,
+    grid: Sequence[int],
+    needs: Sequence[bool],
+    *_: Any,
+    **__: Any,
+) -> int:
+    """Returns the operations of a backward pass: those of the forward pass for each of the two large gradients."""
+    return match_flops(x, weights, bias, gain, grid) * (bool(needs[0]) + bool(needs[1]))
