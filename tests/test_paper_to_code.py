@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from epitomic import EpitomicConv2d, NormConv2d, create_model, max_pool_conv2d
+from epitomic import EpitomicConv2d, MaxPoolConv2d, NormConv2d, create_model, max_pool_conv2d
 from epitomic.cli import COMMANDS
 from epitomic.models import list_models
 from epitomic.models.dropout import Dropout
@@ -132,7 +132,7 @@ def test_networks_of_section_3_2(kind: str) -> None:
         plain, normalised = (create_model(kind + suffix) for suffix in ("", "_norm"))
 
     def convolutions(model: nn.Module) -> list[nn.Module]:
-        return [m for m in model.modules() if isinstance(m, nn.Conv2d | EpitomicConv2d)]
+        return [m for m in model.modules() if isinstance(m, nn.Conv2d | EpitomicConv2d | MaxPoolConv2d)]
 
     def is_normalised(layer: nn.Module) -> bool:
         return isinstance(layer, NormConv2d) or bool(getattr(layer, "normalize", False))

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from epitomic.layers import EpitomicConv2d, NormConv2d
+from epitomic.layers import EpitomicConv2d, MaxPoolConv2d, NormConv2d, WinogradConv2d
 from epitomic.models import count, create_model
 from epitomic.models.lrn import LocalResponseNorm
 from epitomic.support.errors import UserError
@@ -107,8 +107,15 @@ def test_tables(table: str, norm: bool) -> None:
             assert (g.kernel[0], g.stride[0], g.pool[0]) == (FILTERS[i], INPUT_STRIDES[table][i], POOLS[table][i])
             assert g.epitome_stride[0] == (2 if i == 0 else 1)
             assert conv.normalize is norm
+        elif i == 5:  # no LRN stands between convolution and maximum
+            assert isinstance(conv, MaxPoolConv2d)
+            p = conv.geometry
+            assert (p.kernel[0], p.stride[0], p.pool[0]) == (FILTERS[i], INPUT_STRIDES[table][i], POOLS[table][i])
+            assert p.ceil_mode
+            assert conv.normalize is norm
         else:
             assert isinstance(conv, nn.Conv2d)
+            assert isinstance(conv, WinogradConv2d) is not has_max
             assert (conv.kernel_size[0], conv.stride[0]) == (FILTERS[i], INPUT_STRIDES[table][i])
             assert isinstance(conv, NormConv2d) is (norm and has_max)
             assert conv.padding == ((1, 1) if i in (2, 3, 4) else (0, 0))
@@ -136,6 +143,19 @@ def test_multiply_adds_of_the_epitomic_network() -> None:
         + 4096 * 1000
     )
     assert count(build("epitomic"), (3, 220, 220)).multiply_adds == expected
+
+
+def test_multiply_adds_of_the_max_pooled_network() -> None:
+    expected = (
+        96 * 107**2 * 3 * 64
+        + 192 * 31**2 * 96 * 36
+        + 16**2 * 9 * (256 * 192 + 384 * 256 + 512 * 384)
+        + 512 * 14**2 * 512 * 9
+        + 512 * 25 * 4096
+        + 4096**2
+        + 4096 * 1000
+    )
+    assert count(build("maxpool"), (3, 220, 220)).multiply_adds == expected
 
 
 @pytest.mark.parametrize("name", ["maxpool", "epitomic_norm", "topographic_norm", "alexnet"])

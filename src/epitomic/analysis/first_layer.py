@@ -11,7 +11,7 @@ from torch import nn
 
 from epitomic.analysis.receptive_fields import convolutional_layers
 from epitomic.geometry import Pair
-from epitomic.layers import EpitomicConv2d, MaxoutConv2d, NormConv2d
+from epitomic.layers import EpitomicConv2d, MaxoutConv2d, is_normalized
 from epitomic.models.whitening import Whitening
 from epitomic.support.errors import UserError
 
@@ -79,9 +79,9 @@ def read_first_layer(model: nn.Module) -> FirstLayer:
     weight = _numbers(layer)
     weight = weight.reshape(-1, pieces, *weight.shape[1:])
     if isinstance(layer, EpitomicConv2d):
-        return FirstLayer("epitomes", weight, layer.geometry.kernel[0], layer.normalize)
+        return FirstLayer("epitomes", weight, layer.geometry.kernel[0], is_normalized(layer))
     kind = "maxout filters" if pieces > 1 else "fixed whitening filters" if isinstance(layer, Whitening) else "filters"
-    return FirstLayer(kind, weight, weight.shape[-1], isinstance(layer, NormConv2d))
+    return FirstLayer(kind, weight, weight.shape[-1], is_normalized(layer))
 
 
 def one_epitome(model: nn.Module, number: int) -> Epitome:

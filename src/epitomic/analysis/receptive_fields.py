@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from epitomic.evaluation import evaluating
-from epitomic.layers import EpitomicConv2d, MaxoutConv2d
+from epitomic.layers import EpitomicConv2d, MaxoutConv2d, MaxPoolConv2d
 from epitomic.models.whitening import LocalWhitening
 from epitomic.support.errors import UserError, unknown
 
@@ -30,7 +30,7 @@ def convolutional_layers(model: nn.Module) -> list[tuple[str, nn.Module]]:
 
     A `LocalWhitening` does not count, because it turns an image into an image. The layer after it is the first one.
     """
-    kinds = EpitomicConv2d | MaxoutConv2d | nn.Conv2d
+    kinds = EpitomicConv2d | MaxPoolConv2d | MaxoutConv2d | nn.Conv2d
     return [(n, m) for n, m in model.named_modules() if isinstance(m, kinds) and not isinstance(m, LocalWhitening)]
 
 
@@ -86,6 +86,10 @@ def _sizes(module: nn.Module) -> tuple[int, int, int] | None:
     if isinstance(module, EpitomicConv2d):
         g = module.geometry
         return g.kernel[0], g.stride[0], g.padding[0]
+    if isinstance(module, MaxPoolConv2d):  # the convolution, then the pooling over its responses
+        p = module.geometry
+        pooled = (p.pool[0] - 1) * p.stride[0], p.pool_padding[0] * p.stride[0]
+        return p.kernel[0] + pooled[0], p.stride[0] * p.pool_stride[0], p.padding[0] + pooled[1]
     if isinstance(module, MaxoutConv2d | nn.Conv2d | nn.MaxPool2d):
         given = (module.kernel_size, module.stride, module.padding)
         kernel, stride, padding = (v[0] if isinstance(v, tuple) else 0 if isinstance(v, str) else v for v in given)

@@ -11,6 +11,7 @@ from collections import OrderedDict
 
 from torch import Tensor, nn
 
+from epitomic.layers import MaxPoolConv2d, WinogradConv2d
 from epitomic.models.blocks import check_image_size, full_layer, initialize, scale_channels
 from epitomic.models.lrn import LocalResponseNorm
 from epitomic.models.registry import register
@@ -37,9 +38,9 @@ class AlexNet(nn.Module):
             OrderedDict(
                 layer1=_layer(nn.Conv2d(in_channels, c1, 11, stride=4), lrn=True, pool=True),
                 layer2=_layer(nn.Conv2d(c1, c2, 5, padding=2, groups=2), lrn=True, pool=True),
-                layer3=_layer(nn.Conv2d(c2, c3, 3, padding=1)),
-                layer4=_layer(nn.Conv2d(c3, c4, 3, padding=1, groups=2)),
-                layer5=_layer(nn.Conv2d(c4, c5, 3, padding=1, groups=2), pool=True),
+                layer3=_layer(WinogradConv2d(c2, c3, 3, padding=1)),
+                layer4=_layer(WinogradConv2d(c3, c4, 3, padding=1, groups=2)),
+                layer5=_layer(MaxPoolConv2d(c4, c5, 3, pool_size=3, pool_stride=2, padding=1, groups=2)),
             )
         )
         size = (image_size - 11) // 4 + 1
@@ -59,7 +60,7 @@ class AlexNet(nn.Module):
         return self.out(self.forward_features(x))
 
 
-def _layer(conv: nn.Conv2d, *, lrn: bool = False, pool: bool = False) -> nn.Sequential:
+def _layer(conv: nn.Module, *, lrn: bool = False, pool: bool = False) -> nn.Sequential:
     parts: OrderedDict[str, nn.Module] = OrderedDict(conv=conv, relu=nn.ReLU())
     if lrn:
         parts["lrn"] = LocalResponseNorm()

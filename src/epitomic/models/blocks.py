@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
-from epitomic.layers import EpitomicConv2d, MaxoutConv2d, NormConv2d
+from epitomic.layers import EpitomicConv2d, MaxoutConv2d, MaxPoolConv2d
 from epitomic.models.dropout import Dropout
 from epitomic.support.errors import UserError
 
@@ -33,14 +33,6 @@ def scale_channels(channels: int, width: float) -> int:
 def scale_epitomes(epitomes: int, width: float) -> int:
     """Returns ``epitomes`` times ``width``, rounded, at least 1."""
     return max(1, round(epitomes * width))
-
-
-def convolution(
-    in_channels: int, out_channels: int, kernel: int, *, stride: int = 1, padding: int = 0, normalize: bool = False
-) -> nn.Conv2d:
-    """Makes a plain convolution, with normalised filters (Eq. 3) if ``normalize``."""
-    layer = NormConv2d if normalize else nn.Conv2d
-    return layer(in_channels, out_channels, kernel, stride=stride, padding=padding)
 
 
 def full_layer(inputs: int, outputs: int, dropout: float, *, batch_norm: bool = False) -> nn.Sequential:
@@ -69,7 +61,7 @@ def initialize(model: nn.Module) -> None:
         if isinstance(conv, nn.Conv2d)
     }
     for module in model.modules():
-        if isinstance(module, EpitomicConv2d | MaxoutConv2d | nn.Conv2d | nn.Linear):
+        if isinstance(module, EpitomicConv2d | MaxPoolConv2d | MaxoutConv2d | nn.Conv2d | nn.Linear):
             if isinstance(module, nn.Linear) or (isinstance(module, nn.Conv2d) and module not in pooled):
                 fan_in = module.weight[0].numel()
                 nn.init.normal_(module.weight, std=math.sqrt(2 / fan_in))

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch._subclasses import FakeTensorMode
 
-from epitomic.layers import EpitomicConv2d, MaxoutConv2d
+from epitomic.layers import EpitomicConv2d, MaxoutConv2d, MaxPoolConv2d
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,10 @@ def count(model: nn.Module, input_size: tuple[int, int, int]) -> Count:
     leaves = [(name, module) for name, module in model.named_modules() if not list(module.children())]
     parameters = {name: learned(leaf) for name, leaf in leaves}  # counted now, as the call below swaps them
 
-    def record(name: str, module: nn.Module, _: Any, output: Tensor) -> None:
+    def record(name: str, module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> None:
         shape = tuple(output.shape[1:])
-        layers.append(LayerCount(name, type(module).__name__, shape, parameters[name], _multiply_adds(module, shape)))
+        products = _multiply_adds(module, tuple(inputs[0].shape[1:]), shape)
+        layers.append(LayerCount(name, type(module).__name__, shape, parameters[name], products))
 
     hooks = [leaf.register_forward_hook(partial(record, name)) for name, leaf in leaves]
     training, own = model.training, model.state_dict()
@@ -76,9 +77,11 @@ def learned(module: nn.Module) -> int:
     return sum(p.numel() for p in module.parameters() if p.requires_grad)
 
 
-def _multiply_adds(module: nn.Module, output: tuple[int, ...]) -> int:
+def _multiply_adds(module: nn.Module, input: tuple[int, ...], output: tuple[int, ...]) -> int:
     """Returns outputs times inner products per output times the length of an inner product."""
     values = math.prod(output)
+    if isinstance(module, MaxPoolConv2d):  # one inner product per response of the convolution
+        return module.weight.numel() * math.prod(module.geometry.responses(*input[1:]))
     if isinstance(module, EpitomicConv2d):
         return values * math.prod(module.pool_size) * module.in_channels * math.prod(module.kernel_size)
     if isinstance(module, MaxoutConv2d):

@@ -16,7 +16,7 @@ from functools import partial
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from epitomic.layers import EpitomicConv2d
+from epitomic.layers import EpitomicConv2d, MaxPoolConv2d, WinogradConv2d
 from epitomic.models.blocks import check_image_size, initialize, scale_channels
 from epitomic.models.registry import register
 from epitomic.models.whitening import PATCH, Whitening
@@ -75,15 +75,14 @@ class Block(nn.Module):
         super().__init__()
         layers: OrderedDict[str, nn.Module] = OrderedDict()  # both kinds have floor(size / 2) outputs per axis
         if kind == "maxpool":  # Eq. 1
-            layers["conv"] = nn.Conv2d(in_channels, channels, 3, padding=1, bias=False)
-            layers["pool"] = nn.MaxPool2d(2)
+            layers["conv"] = MaxPoolConv2d(in_channels, channels, 3, pool_size=2, padding=1, bias=False)
         else:  # Eq. 2
             layers["conv"] = EpitomicConv2d(in_channels, channels, 3, pool_size=2, padding=1 - size % 2, bias=False)
         self.pooled = nn.Sequential(layers)
         self.norm = _norm(channels)
         self.rest = nn.ModuleList(
             nn.Sequential(
-                OrderedDict(conv=nn.Conv2d(channels, channels, 3, padding=1, bias=False), norm=_norm(channels))
+                OrderedDict(conv=WinogradConv2d(channels, channels, 3, padding=1, bias=False), norm=_norm(channels))
             )
             for _ in range(depth - 1)
         )

@@ -7,6 +7,7 @@ the following:
   which the paper used. Then both networks reach 5 x 5 x 512 from 220 pixels, and both have a total stride of 36.
 - *Padding*: layers 3 to 5 have one pixel, so that their maps keep their size. The others have none.
 - *Order*: convolution, ReLU, LRN, maximum ("conv + lrn + max" in Table 1). An epitomic layer has the maximum inside.
+  So has layer 6 of Max-Pool, which has no LRN: there the order changes nothing, and `MaxPoolConv2d` is faster.
 - *LRN*: it has Krizhevsky's constants, size 5, alpha 1e-4 (times the sum), beta 0.75, k 2.
 - *Dropout*: the rate is 0.5.
 - *Normalisation* (Eq. 3): it is in layers 1, 2 and 6, with lambda 0.01.
@@ -23,8 +24,8 @@ from functools import partial
 
 from torch import Tensor, nn
 
-from epitomic.layers import EpitomicConv2d
-from epitomic.models.blocks import check_image_size, convolution, full_layer, initialize, scale_channels, scale_epitomes
+from epitomic.layers import EpitomicConv2d, MaxPoolConv2d, NormConv2d, WinogradConv2d
+from epitomic.models.blocks import check_image_size, full_layer, initialize, scale_channels, scale_epitomes
 from epitomic.models.lrn import LocalResponseNorm
 from epitomic.models.registry import register
 
@@ -140,13 +141,17 @@ def _channels(layer: Layer, width: float) -> int:
 
 
 def _make(layer: Layer, in_channels: int, width: float, normalize: bool) -> nn.Sequential:
-    """Makes a convolutional layer: convolution, ReLU, LRN, maximum."""
+    """Makes a convolutional layer: convolution, ReLU, LRN, maximum. Without LRN, the first layer takes the maximum."""
     sizes = in_channels, _channels(layer, width), layer.kernel
     parts: OrderedDict[str, nn.Module] = OrderedDict()
-    if layer.epitome is None:
-        parts["conv"] = convolution(*sizes, stride=layer.stride, padding=layer.padding, normalize=normalize)
+    fused = layer.epitome is None and layer.pool is not None and not layer.lrn
+    if layer.pool is None:
+        parts["conv"] = WinogradConv2d(*sizes, padding=layer.padding)
+    elif fused:  # ReLU never decreases, so the maximum may come before it
+        parts["conv"] = MaxPoolConv2d(*sizes, pool_size=layer.pool, ceil_mode=True, normalize=normalize)  # Eq. 1
+    elif layer.epitome is None:
+        parts["conv"] = (NormConv2d if normalize else nn.Conv2d)(*sizes, stride=layer.stride)
     else:
-        assert layer.pool is not None
         parts["conv"] = EpitomicConv2d(  # Eq. 2, or Eq. 3 with normalize
             *sizes,
             pool_size=layer.pool,
@@ -158,7 +163,7 @@ def _make(layer: Layer, in_channels: int, width: float, normalize: bool) -> nn.S
     parts["relu"] = nn.ReLU()
     if layer.lrn:
         parts["lrn"] = LocalResponseNorm()
-    if layer.epitome is None and layer.pool is not None:
+    if layer.epitome is None and layer.pool is not None and not fused:
         parts["pool"] = nn.MaxPool2d(layer.pool, ceil_mode=True)  # with the convolution, Eq. 1
     return nn.Sequential(parts)
 

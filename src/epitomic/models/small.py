@@ -11,7 +11,7 @@ All networks have the same filter sizes, channels and output sizes. Each output 
 
 - ``epitomic``: the 2 x 2 overlapping filters of a mini-epitome (Eq. 2);
 - ``topographic``: the same, in epitomes with 4 x 4 outputs each (3, 6 and 8 epitomes);
-- ``maxpool``: one filter at 2 x 2 neighbouring positions (Eq. 1), which is ``max_pool2d`` after ``conv2d``;
+- ``maxpool``: one filter at 2 x 2 neighbouring positions (Eq. 1), which is convolution + max-pooling;
 - ``maxout``: 4 filters that share nothing.
 """
 
@@ -22,8 +22,8 @@ from functools import partial
 
 from torch import Tensor, nn
 
-from epitomic.layers import EpitomicConv2d, MaxoutConv2d
-from epitomic.models.blocks import check_image_size, convolution, full_layer, initialize, scale_channels, scale_epitomes
+from epitomic.layers import EpitomicConv2d, MaxoutConv2d, MaxPoolConv2d
+from epitomic.models.blocks import check_image_size, full_layer, initialize, scale_channels, scale_epitomes
 from epitomic.models.dropout import Dropout
 from epitomic.models.registry import register
 from epitomic.models.whitening import LocalWhitening
@@ -115,13 +115,13 @@ def _layer(
     """Makes a layer up to its maximum. All kinds have ceil((n + 2 padding - kernel + 1) / 2) outputs for n pixels."""
     sizes = in_channels, channels, kernel
     if kind == "maxpool":  # Eq. 1
-        conv = convolution(*sizes, padding=padding, normalize=normalize)
-        return OrderedDict(conv=conv, pool=nn.MaxPool2d(POOL, ceil_mode=True))
+        layer = MaxPoolConv2d(*sizes, pool_size=POOL, padding=padding, ceil_mode=True, normalize=normalize)
+        return OrderedDict(conv=layer)
     if kind == "maxout":
         return OrderedDict(conv=MaxoutConv2d(*sizes, pieces=POOL * POOL, stride=POOL, padding=padding))
     epitome = kernel + POOL * (PER_AXIS if kind == "topographic" else 1) - 1
-    layer = EpitomicConv2d(*sizes, pool_size=POOL, padding=padding, epitome_size=epitome, normalize=normalize)
-    return OrderedDict(conv=layer)  # Eq. 2, or Eq. 3 with normalize
+    epitomes = EpitomicConv2d(*sizes, pool_size=POOL, padding=padding, epitome_size=epitome, normalize=normalize)
+    return OrderedDict(conv=epitomes)  # Eq. 2, or Eq. 3 with normalize
 
 
 for _name, _kind, _normalize in (

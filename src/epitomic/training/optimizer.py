@@ -5,13 +5,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from epitomic.layers import EpitomicConv2d, NormConv2d
+from epitomic.layers import is_normalized
 from epitomic.training.recipe import Optimizer
-
-
-def is_normalized(module: nn.Module) -> bool:
-    """Whether a layer has mean + contrast normalisation (Eq. 3), which makes the size of its weights irrelevant."""
-    return isinstance(module, NormConv2d) or (isinstance(module, EpitomicConv2d) and module.normalize)
 
 
 def parameter_groups(model: nn.Module, config: Optimizer) -> list[dict[str, object]]:
