@@ -166,8 +166,10 @@ def test_flop_counters_count_the_definition(algorithm: str, x: Tensor) -> None:
     assert counter.get_total_flops() == 2 * outputs * multiply_adds
 
 
-def test_fusing_a_batch_norm_into_the_layer_is_wrong(x: Tensor) -> None:
+def test_fusing_a_batch_norm_with_a_negative_scale_is_wrong(x: Tensor) -> None:
     layer, norm = make_layer().eval(), nn.BatchNorm2d(8).eval()
+    fused = fusion.fuse_conv_bn_eval(layer, norm)  # type: ignore[type-var]
+    torch.testing.assert_close(fused(x), norm(layer(x)), rtol=1e-4, atol=1e-4)  # positive scales: right
     nn.init.uniform_(norm.weight, -2, -1)  # a negative scale turns the maximum into a minimum
     fused = fusion.fuse_conv_bn_eval(layer, norm)  # type: ignore[type-var]
     assert (fused(x) - norm(layer(x))).abs().max() > 0.1

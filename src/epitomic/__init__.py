@@ -21,6 +21,7 @@ __all__ = [
     "convert_",
     "create_model",
     "epitomic_conv2d",
+    "fold_batch_norm",
     "from_pretrained",
     "fuse_",
     "list_models",
@@ -31,12 +32,12 @@ __all__ = [
 
 LAZY = {
     **dict.fromkeys(("create_model", "from_pretrained", "list_models"), "models"),
-    **dict.fromkeys(("convert_", "fuse_", "unfuse_"), "surgery"),
+    **dict.fromkeys(("convert_", "fold_batch_norm", "fuse_", "unfuse_"), "surgery"),
 }
 
 if TYPE_CHECKING:
     from epitomic.models import create_model, from_pretrained, list_models
-    from epitomic.surgery import convert_, fuse_, unfuse_
+    from epitomic.surgery import convert_, fold_batch_norm, fuse_, unfuse_
 
 
 def __dir__() -> list[str]:

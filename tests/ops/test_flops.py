@@ -1,6 +1,8 @@
 """FlopCounterMode sees the layers as it sees the convolution and max-pooling that they stand for."""
 
 import copy
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -95,3 +97,19 @@ def test_a_vgg_and_its_twins_count_as_they_should(backward: bool) -> None:
     assert count(fused, x, backward=backward) == want
     pairs = 2 * 2 * (16 * 16 * 9 * 32 * 32 + 16 * 32 * 9 * 16 * 16) * (1 + backward)  # of both pairs
     assert count(converted, x, backward=backward) == pytest.approx(want + pairs * (16 / 9 - 1), rel=0.01)
+
+
+@pytest.mark.parametrize("first", ["epitomic", "torch.utils.flop_counter"])
+def test_the_order_of_imports_does_not_matter(first: str) -> None:
+    """The counter is slow to import, so importing the package alone leaves it out."""
+    code = f"""
+import sys, {first}
+print("torch.utils.flop_counter" in sys.modules)
+import epitomic, torch
+from torch.utils.flop_counter import FlopCounterMode
+with FlopCounterMode(display=False) as counter:
+    epitomic.EpitomicConv2d(1, 1, 2, algorithm="winograd")(torch.zeros(1, 1, 2, 2))
+print(counter.get_total_flops())
+"""
+    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert finished.stdout.split() == [str(first != "epitomic"), "32"]

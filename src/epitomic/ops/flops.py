@@ -8,18 +8,23 @@ gradient of the input and that of the weights, counts as much as the forward pas
 
 from __future__ import annotations
 
+import importlib.abc
+import importlib.util
 import math
+import sys
 from collections.abc import Sequence
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import Any
 
 import torch
-from torch.utils.flop_counter import register_flop_formula
 
 from epitomic.ops import matching  # noqa: F401 (defines the operators)
 from epitomic.ops.operands import Grid
 
+COUNTER = "torch.utils.flop_counter"
 
-@register_flop_formula(torch.ops.epitomic.match)
+
 def match_flops(
     x: Sequence[int], weights: Sequence[int], bias: object, gain: object, grid: Sequence[int], *_: Any, **__: Any
 ) -> int:
@@ -34,7 +39,6 @@ def match_flops(
     return 2 * x[0] * k * channels * responses * math.prod(kernel)
 
 
-@register_flop_formula(torch.ops.epitomic.match_backward)
 def match_backward_flops(
     dy: object,
     y: object,
@@ -50,3 +54,34 @@ def match_backward_flops(
 ) -> int:
     """Returns the operations of a backward pass: those of the forward pass for each of the two large gradients."""
     return match_flops(x, weights, bias, gain, grid) * (bool(needs[0]) + bool(needs[1]))
+
+
+def _register(counter: ModuleType) -> None:
+    counter.register_flop_formula(torch.ops.epitomic.match)(match_flops)
+    counter.register_flop_formula(torch.ops.epitomic.match_backward)(match_backward_flops)
+
+
+class _OnImport(importlib.abc.MetaPathFinder):
+    """Registers the formulas when torch's counter is imported. It imports Triton, which would slow our own import."""
+
+    def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
+        """Finds the counter as Python does, and adds the registration to what its import runs."""
+        if fullname != COUNTER:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        if spec is not None and spec.loader is not None:
+            run = spec.loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                run(module)
+                _register(module)
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+if COUNTER in sys.modules:
+    _register(sys.modules[COUNTER])
+else:
+    sys.meta_path.insert(0, _OnImport())

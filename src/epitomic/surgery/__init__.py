@@ -1,6 +1,7 @@
-"""Changes a user's own network in place: fuses convolution + max-pooling, or turns the pair into epitomic layers."""
+"""Changes a user's own network: fuses convolution + max-pooling, makes epitomic layers of them, folds batch norms."""
 
+from epitomic.surgery.batch_norm import fold_batch_norm
 from epitomic.surgery.conversion import convert_
 from epitomic.surgery.fusion import fuse_, unfuse_
 
-__all__ = ["convert_", "fuse_", "unfuse_"]
+__all__ = ["convert_", "fold_batch_norm", "fuse_", "unfuse_"]
