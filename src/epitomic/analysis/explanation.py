@@ -10,6 +10,7 @@ from torch import Tensor
 
 from epitomic.analysis.matches import Match, first_match, match_layers
 from epitomic.analysis.reconstruction import SHOWN, Reconstruction, reconstruct
+from epitomic.models.preprocessing import middle_square
 from epitomic.support.errors import UserError
 from epitomic.support.images import BadImageError, decode, read_bytes, to_array
 from epitomic.training.run_folder import RunFolder
@@ -67,8 +68,6 @@ def read_image(path: str | Path, channels: int, size: int) -> Tensor:
     Raises:
         UserError: If the file is not an image, or the network takes neither grey nor RGB.
     """
-    from PIL import Image, ImageOps
-
     if channels not in (1, 3):
         raise UserError(f"the network takes {channels} channels: an image file has 1 or 3")
     if not Path(path).exists():
@@ -77,5 +76,5 @@ def read_image(path: str | Path, channels: int, size: int) -> Tensor:
         image = decode(read_bytes(Path(path)))
     except BadImageError as error:
         raise UserError(f"IMAGE {path} cannot be read as an image: {error}") from None
-    image = ImageOps.fit(image.convert("L") if channels == 1 else image, (size, size), Image.Resampling.BILINEAR)
+    image = middle_square(image.convert("L") if channels == 1 else image, size)
     return torch.from_numpy(to_array(image).reshape(size, size, channels).copy()).permute(2, 0, 1).contiguous()

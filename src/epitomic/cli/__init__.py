@@ -23,6 +23,9 @@ GROUPS = {
         "transfer": "classify other images by a network's features: accuracy over random splits",
         "robustness": "shift the test images: a table and a picture of the error at each shift",
     },
+    "use": {
+        "predict": "the classes that a network finds in images, with probabilities",
+    },
     "look": {
         "report": "a web page, in one file, about one run or several",
         "curves": "a picture of how runs converge, over epochs or over time",

@@ -4,6 +4,7 @@ from epitomic.models import alexnet, fast, paper, small
 from epitomic.models.blocks import FitsImages
 from epitomic.models.counting import Count, LayerCount, count
 from epitomic.models.creation import create_model
+from epitomic.models.preprocessing import Preprocessing, PretrainedConfig
 from epitomic.models.pretrained import from_pretrained, list_pretrained, save_pretrained
 from epitomic.models.registry import list_models
 
@@ -11,6 +12,8 @@ __all__ = [
     "Count",
     "FitsImages",
     "LayerCount",
+    "Preprocessing",
+    "PretrainedConfig",
     "alexnet",
     "count",
     "create_model",

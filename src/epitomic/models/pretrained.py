@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from epitomic.models.preprocessing import Preprocessing, PretrainedConfig
 from epitomic.models.registry import build_model, model_options
 from epitomic.support.errors import UserError
 from epitomic.support.files import read_json, write_json
@@ -85,7 +86,9 @@ def read_config(folder: Path) -> tuple[str, dict[str, Any]]:
     config = read_json(path)
     name = config.get("model")
     if not isinstance(name, str):
-        raise UserError(f'{path} names no model: it needs an entry such as "model": "epitomic_small"')
+        other = config.get("architectures") or config.get("architecture")  # entries of transformers and of timm
+        whose = f"is of another library ({other})" if other else "names no model"
+        raise UserError(f'{path} {whose}: a network of epitomic has an entry such as "model": "epitomic_small"')
     known = model_options(name)
     return name, {key: value for key, value in config.items() if key in known}
 
@@ -93,8 +96,9 @@ def read_config(folder: Path) -> tuple[str, dict[str, Any]]:
 def load_weights(model: nn.Module, folder: str | Path) -> None:
     """Loads the weights in ``folder`` into ``model``.
 
-    If the folder's softmax layer has another number of classes, the model keeps its own. The attribute
-    ``pretrained_cfg`` of the model becomes the content of ``config.json``, class names and the images' mean included.
+    If the folder's softmax layer has another number of classes, the model keeps its own. The model's attribute
+    ``pretrained_cfg`` becomes the content of ``config.json``, with types (`PretrainedConfig`), and ``preprocess`` turns
+    images into input (`Preprocessing`).
     """
     path = Path(folder) / WEIGHTS
     tensors, _ = load_tensors(path, need_digest=False)
@@ -103,7 +107,9 @@ def load_weights(model: nn.Module, folder: str | Path) -> None:
     if head is not None and head.dim() == 2 and len(head) != len(own["out.weight"]):
         tensors.update({name: tensor for name, tensor in own.items() if name.startswith("out.")})
     load_state(model, tensors, path)
-    model.pretrained_cfg = read_json(Path(folder) / CONFIG)  # type: ignore[assignment]
+    config: Any = model.config  # the options that it was built with
+    model.pretrained_cfg = PretrainedConfig.read(read_json(Path(folder) / CONFIG), config)  # type: ignore[assignment]
+    model.preprocess = Preprocessing(model.pretrained_cfg)  # type: ignore[assignment, arg-type]
 
 
 def load_state(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:

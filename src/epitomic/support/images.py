@@ -69,7 +69,7 @@ def decode(contents: bytes, *, upright: bool = True) -> Image:
             raise BadImageError(f"{image.width} x {image.height} pixels are more than Pillow's limit of {limit}")
         image.load()
         turn = TURNS.get(_orientation(image)) if upright else None
-        rgb = _to_rgb(image)
+        rgb = to_rgb(image)
         return rgb.transpose(Pillow.Transpose[turn]) if turn else rgb
 
 
@@ -105,7 +105,8 @@ def _orientation(image: Image) -> int:
         return 1
 
 
-def _to_rgb(image: Image) -> Image:
+def to_rgb(image: Image) -> Image:
+    """Converts an image of any mode to RGB; transparent pixels are shown on white."""
     from PIL import Image as Pillow
 
     if image.mode == "RGB" and "transparency" not in image.info:
