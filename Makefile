@@ -6,6 +6,8 @@
 # make test-long        the long checks: 1,000 random layers per property, and tests marked `long`
 # make test-sanitizers  the native kernel's tests under the address and undefined-behaviour sanitizers
 # make test-processes   the tests that start processes, again and again: none may ever fail by chance
+# make test-lowest      all tests with the lowest versions that pyproject.toml allows (constraints/lowest.txt)
+# make test-newest      all tests with the newest versions (constraints/newest.txt)
 # make wheel            builds the wheel and tests it in an environment of its own
 
 PYTHON ?= python3
@@ -14,7 +16,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/epitomic/native/*.h src/epitomic/native/*.cpp)
 
-.PHONY: install lint test test-long test-sanitizers test-processes docs wheel demo clean
+.PHONY: install lint test test-long test-lowest test-newest test-sanitizers test-processes docs wheel demo clean
 
 # Two sets of packages: `demo` installs what training and its report need, `install` also the development tools.
 # constraints.txt pins the versions that we test with; pyproject.toml states the range that we support.
@@ -23,6 +25,7 @@ demo-install: $(VENV)/.demo-installed
 
 $(VENV)/.torch: constraints.txt
 	@test -x $(BIN)/python || { echo "creating $(VENV) ..."; $(PYTHON) -m venv $(VENV); }
+	@tools/warn_of_cuda.sh $(PIP) torch
 	@echo "installing torch (about 200 MB; a minute or two) ..."
 	@$(PIP) torch
 	@touch $@
@@ -49,6 +52,13 @@ test: lint
 
 test-long: install
 	EPITOMIC_EXAMPLES=1000 $(BIN)/python -m pytest -m "long or not long"
+
+# Each has an environment of its own below build/, with everything that the tests need.
+test-lowest test-newest: test-%:
+	test -x build/$*/bin/python || $(PYTHON) -m venv build/$*
+	@tools/warn_of_cuda.sh build/$*/bin/python -m pip install --quiet --constraint constraints/$*.txt torch
+	build/$*/bin/python -m pip install --quiet --constraint constraints/$*.txt --editable '.[dev]'
+	build/$*/bin/python -m pytest
 
 # Assertions are on. The sanitizers' run time is preloaded, because Python itself was built without it.
 SANITIZED := build/sanitize/epitomic/native/epitomic_kernel.so

@@ -1,5 +1,7 @@
 """Builds the native kernel where there is a C++ compiler, and leaves it out where there is none.
 
+Where it is left out, a one-line file in its place says why, and `epitomic info` shows that line.
+
 All other settings are in pyproject.toml. The library is plain C++ that ctypes calls. It needs no headers of Python or
 torch, so one wheel serves every version of both. The environment variable ``EPITOMIC_BUILD`` changes the build:
 
@@ -11,6 +13,8 @@ torch, so one wheel serves every version of both. The environment variable ``EPI
 
 import os
 import platform
+import shutil
+import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from itertools import takewhile
@@ -22,6 +26,8 @@ from setuptools.command.build_ext import build_ext
 
 SOURCES = Path("src/epitomic/native")
 BUILD = os.environ.get("EPITOMIC_BUILD", "")
+REQUIRED = BUILD not in ("", "0")  # then a failed build is an error
+LIBRARY, NOTE = "epitomic_kernel.so", "not_built.txt"
 
 # Compiler flags by target, best last. The kernel is compiled once per target; native/dispatch.cpp chooses at run time.
 TARGETS = {"baseline": []}
@@ -36,30 +42,52 @@ DEBUG = {"debug": ["-g", "-DEPITOMIC_DEBUG"]}
 DEBUG["sanitize"] = [*DEBUG["debug"], "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
 
 
+class BuildError(Exception):
+    """Why there is no library. setuptools would forgive errors of its own classes."""
+
+
 class BuildNative(build_ext):
     """Compiles the kernel for every target, in parallel, and links them into one library."""
+
+    editable = False
 
     def get_ext_filename(self, fullname: str) -> str:
         """Returns the library's file name, which is the same for all versions of Python."""
         return str(Path(*fullname.split(".")).with_suffix(".so"))
 
     def build_extension(self, ext: Extension) -> None:
-        """Builds the library, or says in one line why not."""
-        if BUILD == "0":
-            return
+        """Builds the library, or writes in one line why not. What an earlier build left is removed first."""
+        library = Path(self.get_ext_fullpath(ext.name))
+        folders = {library.parent, SOURCES} if self.editable else {library.parent}
+        for path in (folder / name for folder in folders for name in (LIBRARY, NOTE)):
+            path.unlink(missing_ok=True)
+        reason = "switched off by EPITOMIC_BUILD=0"
         try:
-            self._build(Path(self.get_ext_fullpath(ext.name)))
-        except Exception as error:
-            if BUILD:
+            if BUILD != "0":
+                self._build(library)
+                return
+        except BuildError as error:
+            if REQUIRED:
                 raise
-            print(f"epitomic: without the native kernel ({' '.join(str(error).split())})", file=sys.stderr)
+            reason = " ".join(str(error).split())
+        print(f"epitomic: without the native kernel: {reason}", file=sys.stderr)
+        for folder in folders:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / NOTE).write_text(reason + "\n", encoding="utf-8")
+
+    def run(self) -> None:
+        """Builds as setuptools does, which hides from the extension whether the library goes to the source tree."""
+        self.editable = bool(self.inplace)
+        super().run()
 
     def _build(self, library: Path) -> None:
         if self.compiler.compiler_type != "unix":
-            raise RuntimeError(f"it needs GCC or Clang, and the compiler here is {self.compiler.compiler_type}")
+            raise BuildError(f"no compiler: it needs GCC or Clang, not {self.compiler.compiler_type}")
         extra = DEBUG.get(BUILD, [])
         # Keeps the compiler's name, such as "ccache g++", and drops the flags that Python was built with.
         compiler = list(takewhile(lambda word: not word.startswith("-"), self.compiler.compiler_so_cxx))
+        if shutil.which(compiler[0]) is None:
+            raise BuildError(f"no compiler: there is no {compiler[0]!r} here")
         names = " ".join(f"X({target})" for target in TARGETS)
         jobs = [("kernel.cpp", target, [*flags, f"-DEPITOMIC_TARGET={target}"]) for target, flags in TARGETS.items()]
         jobs.append(("dispatch.cpp", "dispatch", [f"-DEPITOMIC_TARGETS={names}"]))
@@ -69,13 +97,22 @@ class BuildNative(build_ext):
             folder = Path(self.build_temp, BUILD, name)
             folder.mkdir(parents=True, exist_ok=True)
             target = str(folder / "kernel.o")
-            self.spawn([*compiler, *FLAGS, *flags, *extra, "-c", str(SOURCES / source), "-o", target])
+            _call([*compiler, *FLAGS, *flags, *extra, "-c", str(SOURCES / source), "-o", target])
             return target
 
         with ThreadPoolExecutor(len(jobs)) as pool:
             objects = list(pool.map(compile_one, jobs))
         library.parent.mkdir(parents=True, exist_ok=True)
-        self.spawn([*compiler, "-shared", *extra, *objects, "-o", str(library)])
+        _call([*compiler, "-shared", *extra, *objects, "-o", str(library)])
+
+
+def _call(command: list[str]) -> None:
+    """Runs the compiler. The error has its first line that says "error"."""
+    finished = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+    sys.stderr.write(finished.stderr)
+    if finished.returncode:
+        lines = finished.stderr.splitlines() or [f"exit status {finished.returncode}"]
+        raise BuildError(f"build failed: {next((line for line in lines if 'error' in line), lines[-1])[:200]}")
 
 
 class PlatformWheel(bdist_wheel):
@@ -83,11 +120,11 @@ class PlatformWheel(bdist_wheel):
 
     def get_tag(self) -> tuple[str, str, str]:
         """Returns the tag of the wheel, which depends on whether the kernel was built."""
-        built = list(Path(self.bdist_dir or ".").rglob("epitomic_kernel.so"))
+        built = list(Path(self.bdist_dir or ".").rglob(LIBRARY))
         return "py3", "none", super().get_tag()[2] if built else "any"
 
 
 setup(
-    ext_modules=[Extension("epitomic.native.epitomic_kernel", [], optional=True)],
+    ext_modules=[Extension("epitomic.native.epitomic_kernel", [], optional=not REQUIRED)],
     cmdclass={"build_ext": BuildNative, "bdist_wheel": PlatformWheel},
 )

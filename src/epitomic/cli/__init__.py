@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from epitomic._version import __version__
+from epitomic.ops.library import NATIVE
 from epitomic.support.errors import UserError, unknown
 from epitomic.training.exit import end_process
 
@@ -46,6 +47,8 @@ GROUPS = {
     },
 }
 COMMANDS = [name for commands in GROUPS.values() for name in commands]
+
+SLOW = ("train", "evaluate", "transfer", "features", "reproduce", "bench")  # slow without the native kernel
 
 # Package that the layer alone does not need -> the extra that installs it.
 EXTRAS = {
@@ -110,7 +113,10 @@ def _dispatch(args: list[str]) -> int:
     module.configure(command)
     arguments = (_shown(action) for action in command._get_positional_actions())
     command.usage = " ".join([command.prog, *arguments, "[options]"])  # the help lists the options below
-    status: int = module.run(command.parse_args(args[1:]))
+    values = command.parse_args(args[1:])
+    if args[0] in SLOW and NATIVE.reason.startswith("not built"):
+        print(f"epitomic: this will be slow: the native kernel is {NATIVE.reason}", file=sys.stderr)
+    status: int = module.run(values)
     return status
 
 

@@ -15,6 +15,7 @@ import torch
 
 ABI = 4
 LIBRARY = Path(__file__).parent.parent / "native" / "epitomic_kernel.so"
+NOTE = LIBRARY.with_name("not_built.txt")  # setup.py writes the reason here if it builds no library
 
 # The passes of the kernel: EpitomicPass of native/call.h.
 PACK, PACK_TRANSPOSED, FORWARD, AFFINE, INPUT, WEIGHTS, UNPACK, HASH = range(8)
@@ -82,7 +83,7 @@ def _load() -> Native:
     if wanted.endswith(".so"):
         wanted, path = "1", Path(wanted)
     if not path.exists():
-        return Native(None, "", "not built: there was no C++ compiler when epitomic was installed")
+        return Native(None, "", f"not built: {_why_not_built()}")
     try:
         library = ctypes.CDLL(str(path))
         library.epitomic_abi.restype = library.epitomic_sizes.restype = ctypes.c_int64
@@ -99,6 +100,14 @@ def _load() -> Native:
             return Native(None, "", f"EPITOMIC_NATIVE={wanted}, and this machine has {', '.join(usable)}")
         return Native(library, wanted, f"asked for by EPITOMIC_NATIVE={wanted}")
     return Native(library, usable[-1], f"best of {', '.join(targets)} for this processor")
+
+
+def _why_not_built() -> str:
+    """Returns what the build said: switched off, no compiler, or how it failed."""
+    try:
+        return NOTE.read_text(encoding="utf-8").strip()
+    except OSError:
+        return "this copy of epitomic was never built; install it with pip where there is a C++ compiler"
 
 
 NATIVE = _load()
