@@ -1,6 +1,6 @@
 """The networks of the paper and others to compare with: `list_models`, `create_model`, `from_pretrained`."""
 
-from epitomic.models import alexnet, fast, paper, small
+from epitomic.models import alexnet, fast, paper, resnet, small
 from epitomic.models.blocks import FitsImages
 from epitomic.models.counting import Count, LayerCount, count
 from epitomic.models.creation import create_model
@@ -22,6 +22,7 @@ __all__ = [
     "list_models",
     "list_pretrained",
     "paper",
+    "resnet",
     "save_pretrained",
     "small",
 ]
