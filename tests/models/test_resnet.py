@@ -85,8 +85,8 @@ def test_blur_pool_is_the_binomial_filter_at_every_second_pixel() -> None:
     line = torch.tensor([0.25, 0.5, 0.25])
     padded = F.pad(x, (1, 1, 1, 1), mode="reflect")
     rows = sum(w * padded[:, :, i : i + 7] for i, w in enumerate(line))
-    both = sum(w * rows[..., i : i + 8] for i, w in enumerate(line))  # type: ignore[index]
-    torch.testing.assert_close(BlurPool(2)(x), both[:, :, ::2, ::2])  # type: ignore[index, call-overload]
+    both = sum(w * rows[..., i : i + 8] for i, w in enumerate(line))
+    torch.testing.assert_close(BlurPool(2)(x), both[:, :, ::2, ::2])
 
 
 def test_a_block_starts_as_the_identity() -> None:
