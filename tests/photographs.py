@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,3 +41,48 @@ def make_folders(
                 suffix = ("jpg", "png", "webp")[number % 3]
                 picture(seed, label, width, height).save(folder / f"{number:03d}.{suffix}")
     return root
+
+
+def as_format_1(store: Path, path: Path) -> Path:
+    """Copies a store as version 0.1 wrote it: the same shards, no tables, and no checksum but those in the shards."""
+    shutil.copytree(store, path, ignore=shutil.ignore_patterns("*.safetensors"))
+
+    def rewrite(name: str, **changes: Any) -> dict[str, Any]:
+        values = {**json.loads((path / name).read_text()), **changes}
+        values.pop("sha256", None)
+        (path / name).write_text(json.dumps(values))
+        return values
+
+    index = json.loads((path / "index.json").read_text())
+    splits = {split: files["shards"] for split, files in index["splits"].items()}
+    rewrite("index.json", format=1, splits=splits)
+    rewrite("plan.json", format=1)
+    for shards in splits.values():
+        for shard in shards:
+            rewrite("records/" + shard["file"].replace(".arrow", ".json"), images=shard["images"])
+    return path
+
+
+class Format1Images:
+    """Reads a split as version 0.1 did: a memory map of the shards through ``datasets``."""
+
+    def __init__(self, store: Path, split: str) -> None:
+        import torch
+        from datasets import Dataset, concatenate_datasets
+
+        index = json.loads((store / "index.json").read_text())
+        self.classes, self.size, self.fingerprint = tuple(index["classes"]), index["size"], "format 1"
+        parts = [Dataset.from_file(str(path)) for path in sorted((store / split).glob("*.arrow"))]
+        self.table = concatenate_datasets(parts).with_format("arrow")
+        self.labels = torch.tensor(self.table.data.column("label").to_pylist())
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def name(self, index: int) -> str:
+        return str(self.table[index]["name"][0].as_py())
+
+    def read(self, index: int) -> Image.Image:
+        import io
+
+        return Image.open(io.BytesIO(self.table[index]["image"][0].as_py()["bytes"])).convert("RGB")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import secrets
@@ -13,6 +14,7 @@ from typing import Any
 from epitomic.support.errors import UserError
 
 TEMPORARY = ".tmp"  # suffix of files that are being written
+SEAL = "sha256"  # entry of a JSON object with the checksum of all its other entries
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
@@ -62,13 +64,72 @@ def read_json(path: Path) -> dict[str, Any]:
         UserError: If the file is missing or holds anything else.
     """
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        contents = path.read_bytes()
+    except (OSError, ValueError) as error:
         reason = "there is no such file" if isinstance(error, FileNotFoundError) else str(error)
         raise UserError(f"cannot read {path}: {reason}") from None
+    return parse_json(contents, path)
+
+
+def parse_json(contents: bytes, path: Path) -> dict[str, Any]:
+    """Parses the contents of ``path``, which must be a JSON object."""
+    try:
+        value = json.loads(contents.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"cannot read {path}: {error}") from None
     if not isinstance(value, dict):
         raise UserError(f"cannot read {path}: it holds {type(value).__name__}, not a JSON object")
     return value
+
+
+def write_sealed(path: Path, value: dict[str, Any]) -> None:
+    """Writes a JSON object with a SHA-256 of its own contents."""
+    write_json(path, {**value, SEAL: _seal(value)})
+
+
+def check_seal(path: Path, value: dict[str, Any]) -> dict[str, Any]:
+    """Returns the other entries of a JSON object that was read from ``path`` and that `write_sealed` wrote.
+
+    Raises:
+        UserError: If the contents do not match their SHA-256.
+    """
+    entries = {key: entry for key, entry in value.items() if key != SEAL}
+    try:
+        same = value.get(SEAL) == _seal(entries)
+    except (ValueError, RecursionError):  # such as half a surrogate pair
+        same = False
+    if not same:
+        raise UserError(f"{path} is damaged: its contents do not match their SHA-256")
+    return entries
+
+
+def _seal(value: dict[str, Any]) -> str:
+    return sha256(json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode())
+
+
+def sha256(contents: bytes) -> str:
+    """Returns the SHA-256 of some bytes, as hexadecimal digits."""
+    return hashlib.sha256(contents).hexdigest()
+
+
+def read_checked(path: Path, size: int, digest: str) -> bytes:
+    """Reads a file whose size and SHA-256 are known.
+
+    Raises:
+        UserError: If the file is missing, or has another size or other contents.
+    """
+    try:
+        found = path.stat().st_size
+        contents = path.read_bytes() if found == size else b""
+    except FileNotFoundError:
+        raise UserError(f"{path} is missing") from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot read {path}: {error}") from None
+    if found != size:
+        raise UserError(f"{path} is truncated or altered: it has {found} bytes, not {size}")
+    if sha256(contents) != digest:
+        raise UserError(f"{path} is damaged: its contents do not match their SHA-256")
+    return contents
 
 
 def _sync_folder(folder: Path) -> None:

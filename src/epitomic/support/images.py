@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".avif")
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "AVIF")  # Pillow's names
+SUBSAMPLINGS = ("4:4:4", "4:2:2", "4:2:0")  # colours of JPEG at full, half and a quarter of the resolution
 LONGEST_SIDE = 65500  # pixels; a JPEG file cannot hold more
 ORIENTATION = 0x0112  # number of the EXIF tag
 # How Pillow turns an image upright, by the value of that tag; 1 is upright already.
@@ -36,9 +37,9 @@ class BadImageError(Exception):
     """An image that cannot be read; the message says why."""
 
 
-def need_images() -> None:
-    """Raises an error that says what to install if a package that reads photographs is missing."""
-    for package in ("PIL", "datasets"):
+def need_images(*, writing: bool = False) -> None:
+    """Raises an error that says what to install if a package that reads or writes photographs is missing."""
+    for package in ("PIL", "datasets") if writing else ("PIL",):
         if importlib.util.find_spec(package) is None:
             raise UserError(f"photographs need {package}: pip install 'epitomic[images]'")
 
@@ -150,15 +151,15 @@ def resize_square(image: Image, size: int) -> Image:
     return image.resize((size, size), Pillow.Resampling.BILINEAR)
 
 
-def encode(image: Image, quality: int) -> bytes:
-    """Encodes an image as JPEG with colour at full resolution.
+def encode(image: Image, quality: int, subsampling: str = "4:4:4") -> bytes:
+    """Encodes an image as JPEG; ``subsampling`` is one of `SUBSAMPLINGS`.
 
     Raises:
         BadImageError: If JPEG cannot hold the image.
     """
     file = io.BytesIO()
     try:
-        image.save(file, "JPEG", quality=quality, subsampling=0)
+        image.save(file, "JPEG", quality=quality, subsampling=subsampling)
     except OSError as error:
         raise BadImageError(f"cannot be written as JPEG: {error}") from None
     return file.getvalue()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import io
 import json
 import os
 import shutil
@@ -18,17 +20,17 @@ import pytest
 from PIL import Image
 
 from epitomic.cli import main
-from epitomic.data.photographs.color import ColorStatistics, measure_colors
+from epitomic.data.photographs.color import measure_colors
 from epitomic.data.photographs.folders import FolderImages, list_images
 from epitomic.data.photographs.prepare import prepare
-from epitomic.data.photographs.store import StoreImages
+from epitomic.data.photographs.store import StoreImages, read_store_statistics
 from tests.data.photographs.conftest import SIZE
 from tests.photographs import make_folders, picture
 
 
 def test_the_statistics_are_those_of_the_resized_training_images(folders: Path, store: Path) -> None:
     stored = StoreImages(store, "train")
-    colors = ColorStatistics.load(store / "statistics.json", stored.fingerprint)
+    colors = read_store_statistics(store, stored.fingerprint)
     plain = FolderImages(list_images(folders / "train"), SIZE)
     pixels = np.concatenate([np.asarray(plain.read(i)).reshape(-1, 3) for i in range(len(plain))]) / 255
     np.testing.assert_allclose(colors.mean, pixels.mean(0), rtol=1e-9)
@@ -43,7 +45,7 @@ def test_images_of_the_right_size_are_kept_byte_for_byte(tmp_path: Path) -> None
     picture(1).save(tmp_path / "in/a/x.webp", quality=80)
     prepare(tmp_path / "in", tmp_path / "out", size=32, workers=1)
     stored = StoreImages(tmp_path / "out", "train")
-    assert stored.table[0]["image"][0].as_py()["bytes"] == (tmp_path / "in/a/x.webp").read_bytes()
+    assert stored.contents(0) == (tmp_path / "in/a/x.webp").read_bytes()
 
 
 def test_only_plain_files_are_kept_byte_for_byte(tmp_path: Path) -> None:
@@ -59,7 +61,7 @@ def test_only_plain_files_are_kept_byte_for_byte(tmp_path: Path) -> None:
     stored = StoreImages(tmp_path / "out", "train")
     assert len(stored) == 5
     for index in range(5):
-        assert stored.table[index]["image"][0].as_py()["bytes"].startswith(b"\xff\xd8")  # JPEG
+        assert stored.contents(index).startswith(b"\xff\xd8")  # JPEG
         assert stored.read(index).size == (40, 32)
         assert np.abs(np.asarray(stored.read(index)).astype(float) - np.asarray(upright)).mean() < 3
 
@@ -99,7 +101,7 @@ def test_a_second_call_does_only_what_is_missing(folders: Path, store: Path, tmp
     before = (copy / "train/shard-00000.arrow").stat().st_mtime_ns
     prepare(folders, copy, size=SIZE, workers=1)
     assert (copy / "train/shard-00000.arrow").stat().st_mtime_ns == before
-    for name in ("index.json", "statistics.json", "val/shard-00000.arrow"):
+    for name in ("index.json", "statistics.json", "val/shard-00000.arrow", "val/table.safetensors"):
         assert (copy / name).read_bytes() == (store / name).read_bytes()
 
 
@@ -177,11 +179,18 @@ def test_bad_folders_are_named(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ("{folders} {store} --size 25", "was made from other images or with another --size"),
+        ("{folders} {store} --size 25", "with another --size, --quality or --subsampling"),
         ("{folders} {plain}", "is not empty and not a store"),
         ("{folders} {new} --size 0", "--size must be from 1"),
         ("{folders} {new} --quality 101", "--quality must be from 1 to 100"),
         ("{folders} {new} --workers 0", "--workers must be from 1"),
+        ("{folders} {new} --subsampling 4:1:1", "--subsampling invalid choice: '4:1:1'"),
+        ("{folders} {new} --part 0/4", "--part must be I/N with I from 1 to N, such as 3/16, got '0/4'"),
+        ("{folders} {new} --part 5/4", "--part must be I/N"),
+        ("{folders}", "DST is missing"),
+        ("{store} {new} --upgrade", "--upgrade takes one folder"),
+        ("{store} --upgrade", "has format 2: only a store of format 1 can be upgraded"),
+        ("{plain} --upgrade", "there is no such file"),
         ("{new} {new}2", "no folder"),
     ],
 )
@@ -201,3 +210,92 @@ def test_a_folder_of_classes_alone_is_all_train(tmp_path: Path) -> None:
     made = prepare(tmp_path / "in/train", tmp_path / "out", size=24, workers=1)
     assert made.images == 6
     assert list(json.loads((tmp_path / "out/index.json").read_text())["splits"]) == ["train"]
+
+
+def contents(store: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(store)): p.read_bytes() for p in sorted(store.rglob("*")) if p.is_file()}
+
+
+def test_parts_joined_are_the_same_bytes_as_one_piece(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = make_folders(tmp_path / "in", train=180, val=50)  # 5 and 2 shards
+    (source / "train/bee/zzz.png").write_text("no image")
+    words = ["prepare", str(source), str(tmp_path / "parts"), "--size", "24", "--workers", "1"]
+    assert main([*words[:2], str(tmp_path / "whole"), *words[3:]]) == 1
+    for part in (3, 1, 4, 2):
+        assert main([*words, "--part", f"{part}/4"]) == (1 if part == 3 else 0)  # its third shard has the bad image
+        assert not (tmp_path / "parts/index.json").exists()
+        assert "join them with the same command without --part" in capsys.readouterr().out
+    assert len(list((tmp_path / "parts").rglob("*.arrow"))) == 7
+    made = {p: p.stat().st_mtime_ns for p in (tmp_path / "parts").rglob("*.arrow")}
+    assert main(words) == 1
+    assert {p: p.stat().st_mtime_ns for p in made} == made  # the last call makes no shard again
+    assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
+
+
+def test_another_job_that_begins_at_the_same_time(folders: Path, tmp_path: Path) -> None:
+    """Its plan may still be under its temporary name."""
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/plan.json.1234.tmp").touch()
+    assert prepare(folders, tmp_path / "out", size=24, workers=1, part=(1, 2)).images == 24
+
+
+def test_subsampling_and_quality(folders: Path, tmp_path: Path) -> None:
+    kinds = {"4:4:4": [(1, 1)] * 3, "4:2:0": [(2, 2), (1, 1), (1, 1)]}
+    for kind, factors in kinds.items():
+        out = tmp_path / kind.replace(":", "")
+        words = ["prepare", str(folders), str(out), "--size", "20", "--quality", "80", "--subsampling", kind, "--quiet"]
+        assert main([*words, "--workers", "1"]) == 0
+        with Image.open(io.BytesIO(StoreImages(out, "train").contents(0))) as image:
+            assert [tuple(layer[1:3]) for layer in image.layer] == factors  # type: ignore[attr-defined]
+
+
+PREPARE = """
+import multiprocessing, sys
+from pathlib import Path
+from epitomic.data.photographs.prepare import prepare
+
+if __name__ == "__main__":
+    multiprocessing.set_start_method(sys.argv[1])
+    prepare(Path(sys.argv[2]), Path(sys.argv[3]), size=500, workers=2)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds processes in /proc")
+@pytest.mark.parametrize("method", ["fork", "forkserver", pytest.param("spawn", marks=pytest.mark.long)])
+def test_workers_end_when_their_parent_is_killed(method: str, tmp_path: Path) -> None:
+    source = make_folders(tmp_path / "in", train=100, val=1, scale=3)
+    (tmp_path / "script.py").write_text(PREPARE)
+    words = [sys.executable, str(tmp_path / "script.py"), method, str(source), str(tmp_path / "out")]
+    process = subprocess.Popen(words, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def alive() -> list[int]:
+        found = []
+        for path in Path("/proc").glob("[0-9]*/stat"):
+            with contextlib.suppress(OSError):
+                state, _, group = path.read_text().rpartition(")")[2].split()[:3]
+                if int(group) == process.pid and state != "Z":
+                    found.append(int(path.parent.name))
+        return found
+
+    while not list((tmp_path / "out").glob("train/*.tmp")):
+        assert process.poll() is None
+        time.sleep(0.01)
+    workers = [pid for pid in alive() if pid != process.pid]
+    assert len(workers) >= 2
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 20
+    while alive() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not alive()
+
+
+def test_a_damaged_record_is_made_again(folders: Path, store: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "store"
+    shutil.copytree(store, copy)
+    record = copy / "records/train/shard-00000.json"
+    record.write_text(record.read_text().replace('"pixels": 1', '"pixels": 2'))
+    table = copy / "records/val/shard-00000.safetensors"
+    table.write_bytes(table.read_bytes()[:-1] + b"?")
+    prepare(folders, copy, size=SIZE, workers=1)
+    assert contents(copy) == contents(store)

@@ -11,6 +11,7 @@ the scale of the pixels; here pixels are from 0 to 1.
 
 from __future__ import annotations
 
+import json
 import math
 import threading
 from dataclasses import asdict, dataclass, field
@@ -24,7 +25,7 @@ from torch import Tensor
 from epitomic.data.photographs.loading import ImageSource, load_in_order
 from epitomic.data.standardisation import Standardize
 from epitomic.support.errors import UserError
-from epitomic.support.files import read_json, write_json
+from epitomic.support.files import parse_json, write_text
 from epitomic.support.images import BadImageError
 
 if TYPE_CHECKING:
@@ -64,29 +65,42 @@ class ColorStatistics:
         signs = torch.where(vectors.sum(0) < 0, -1.0, 1.0)  # eigh leaves the signs open: fix them
         return (vectors * signs * values).float()
 
+    def to_text(self) -> str:
+        """Returns the statistics as JSON."""
+        return json.dumps(asdict(self), indent=2) + "\n"
+
     def save(self, path: Path) -> None:
         """Writes the statistics as JSON."""
-        write_json(path, asdict(self))
+        write_text(path, self.to_text())
 
     @classmethod
     def load(cls, path: Path, of: str) -> ColorStatistics:
-        """Reads a file that `save` wrote.
+        """Reads a file that `save` wrote; see `parse`."""
+        try:
+            return cls.parse(path.read_bytes(), path, of)
+        except OSError as error:
+            raise UserError(f"cannot read {path}: {error.strerror}") from None
+
+    @classmethod
+    def parse(cls, contents: bytes, path: Path, of: str) -> ColorStatistics:
+        """Reads the contents of a file that `save` wrote.
 
         Raises:
             UserError: If the file is damaged, or of other images than those with the fingerprint ``of``.
         """
-        values = read_json(path)
+        values = parse_json(contents, path)
         mean, rows = values.get("mean"), values.get("covariance")
         if not (_are_numbers(mean) and isinstance(rows, list) and len(rows) == 3 and all(map(_are_numbers, rows))):
             raise UserError(f"{path} does not hold a mean of 3 numbers and a covariance of 3 x 3")
         if values.get("of") != of:
             raise UserError(f"{path} was computed for other images than these: remove it and prepare them again")
-        return cls(tuple(mean), tuple(map(tuple, rows)), int(values.get("images", 0)), of)
+        images = values.get("images")
+        return cls(tuple(mean), tuple(map(tuple, rows)), images if isinstance(images, int) else 0, of)
 
 
 def _are_numbers(values: Any) -> TypeGuard[list[float]]:
     """Whether ``values`` is a list of three finite numbers."""
-    numbers = isinstance(values, list) and all(isinstance(v, int | float) and math.isfinite(v) for v in values)
+    numbers = isinstance(values, list) and all(isinstance(v, int | float) and abs(v) < math.inf for v in values)
     return numbers and len(values) == 3
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -48,8 +48,8 @@ class Listing:
         return digest.hexdigest()
 
 
-def list_images(root: Path) -> Listing:
-    """Lists the images in the class folders of ``root``.
+def list_images(root: Path, tell: Callable[[int], object] = lambda count: None) -> Listing:
+    """Lists the images in the class folders of ``root``, and tells their number after each folder.
 
     Raises:
         UserError: If there is no class folder, or one has no image.
@@ -69,6 +69,7 @@ def list_images(root: Path) -> Listing:
         classes.append(folder)
         names.extend(f"{folder}/{name}" for name, _ in files)
         sizes.extend(size for _, size in files)
+        tell(len(names))
     if not classes:
         hint = "its images lie in it directly: sort them into one folder per class" if ignored else "it has none"
         raise UserError(f"{root} should have a folder of images for each class, but {hint}")
@@ -80,15 +81,17 @@ def is_image(entry: os.DirEntry[str]) -> bool:
     return entry.name.lower().endswith(SUFFIXES) and entry.name[0] != "." and entry.is_file()
 
 
-def list_splits(root: Path) -> dict[str, Listing]:
+def list_splits(root: Path, tell: Callable[[int], object] = lambda count: None) -> dict[str, Listing]:
     """Lists the images of each of `SPLITS` that ``root`` has; class folders without a split count as ``train``.
+
+    It tells the number of images after each folder of a split.
 
     Raises:
         UserError: If the splits have different classes, or a folder has no images.
     """
-    found = {split: list_images(root / split) for split in SPLITS if (root / split).is_dir()}
+    found = {split: list_images(root / split, tell) for split in SPLITS if (root / split).is_dir()}
     if not found:
-        return {"train": list_images(root)}
+        return {"train": list_images(root, tell)}
     check_classes({str(listing.root): listing.classes for listing in found.values()})
     return found
 

@@ -11,7 +11,7 @@ from epitomic.data.photographs.crops import Photographs
 from epitomic.data.photographs.feed import PhotographFeed
 from epitomic.data.photographs.folders import SPLITS, FolderImages, check_classes, list_images
 from epitomic.data.photographs.loading import ImageSource
-from epitomic.data.photographs.store import STATISTICS, StoreImages, is_store
+from epitomic.data.photographs.store import StoreImages, is_store, read_store_statistics
 from epitomic.support.errors import UserError
 from epitomic.support.images import need_images
 from epitomic.support.options import from_dict
@@ -74,7 +74,7 @@ def check_crop(setting: str, crop: int, size: int) -> None:
 def read_statistics(root: Path, train: ImageSource, workers: int) -> ColorStatistics:
     """Returns the colour statistics of a training set; those of plain folders are kept in the user's cache."""
     if isinstance(train, StoreImages):
-        return ColorStatistics.load(root / STATISTICS, train.fingerprint)
+        return read_store_statistics(root, train.fingerprint)
     path = cache() / "statistics" / f"{train.fingerprint}.json"
     if path.is_file():
         return ColorStatistics.load(path, train.fingerprint)

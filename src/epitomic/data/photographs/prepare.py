@@ -1,8 +1,8 @@
 """Makes a store (`store`) from class folders.
 
 Each split is sorted by name and cut into shards of consecutive images. Several processes make the shards (`shards`).
-Every shard that is safely on the disk gets a record: its number of images, the images that could not be read, and its
-colour sums. A shard with a record is done, so a repeated call makes only the missing ones.
+A repeated call makes only the shards that are missing. So a call for one part of the shards (``part``) needs nothing of
+the others, and the call that joins them is the one without ``part``.
 """
 
 from __future__ import annotations
@@ -11,14 +11,28 @@ import csv
 import io
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from epitomic.data.photographs.color import ColorSums
 from epitomic.data.photographs.folders import Listing, list_splits
-from epitomic.data.photographs.shards import Work, make_shards
-from epitomic.data.photographs.store import BAD, INDEX, PLAN, STATISTICS, Index, Shard
+from epitomic.data.photographs.shards import Made, Storage, Work, make_shards
+from epitomic.data.photographs.store import (
+    BAD,
+    FORMAT,
+    INDEX,
+    PLAN,
+    STATISTICS,
+    TABLE,
+    Checked,
+    Index,
+    Shard,
+    Split,
+    fingerprint,
+    read_index,
+)
+from epitomic.data.photographs.table import Table
 from epitomic.support.console import Progress
 from epitomic.support.errors import UserError
 from epitomic.support.files import TEMPORARY, read_json, write_json, write_text
@@ -32,13 +46,21 @@ MINIMUM_IMAGES = 128  # per shard
 class Prepared:
     """The result of `prepare`."""
 
-    images: int  # number of images in the store
+    images: int  # number of images in the store, or in the part
     bad: list[tuple[str, str]]  # path and reason of each image that could not be read
     ignored: list[str]  # paths of files and folders that are not CLASS/IMAGE
 
 
 def prepare(
-    source: Path, store: Path, *, size: int = 256, quality: int = 95, workers: int | None = None, quiet: bool = True
+    source: Path,
+    store: Path,
+    *,
+    size: int = 256,
+    quality: int = 95,
+    subsampling: str = "4:4:4",
+    part: tuple[int, int] | None = None,
+    workers: int | None = None,
+    quiet: bool = True,
 ) -> Prepared:
     """Makes a store, or the part of it that is missing.
 
@@ -48,6 +70,9 @@ def prepare(
         size: Short side of the stored images in pixels.
         quality: JPEG quality of the stored images. JPEG, PNG and WebP files that already have this size are
             copied unchanged, unless an orientation tag turns them.
+        subsampling: Resolution of the colours in JPEG: ``"4:4:4"``, ``"4:2:2"`` or ``"4:2:0"``.
+        part: (i, n) makes only the i-th of n parts of the shards, counted from 1, and no index. A call without it
+            joins the parts.
         workers: Number of processes (default: one per core).
         quiet: Show no progress.
 
@@ -55,37 +80,61 @@ def prepare(
         UserError: If the splits have different classes, if ``store`` was made from other images or with other options,
             or if a class has no readable image.
     """
-    splits = list_splits(source)
-    _begin(store, splits, {"format": 1, "size": size, "quality": quality})
-    works = {split: list(_deal(store, split, listing, size, quality)) for split, listing in splits.items()}
-    todo = [work for shards in works.values() for work in shards if not _is_done(work)]
-    total = sum(len(listing.names) for listing in splits.values())
-    before = total - sum(len(work.names) for work in todo)
-    with Progress(total, done=before, unit="images", quiet=quiet) as progress:
+    storage = Storage(size, quality, subsampling)
+    with Progress(quiet=quiet) as progress:
+        progress.update(f"listing the images in {source}")
+        splits = list_splits(source, lambda count: progress.update(f"listing the images in {source}: {count:,}"))
+        total = sum(len(listing.names) for listing in splits.values())
+        progress.update(f"looking for the shards in {store} that are done")
+        _begin(store, splits, storage)
+        works = {split: list(_deal(store, split, listing, storage)) for split, listing in splits.items()}
+        flat = [work for shards in works.values() for work in shards]
+        mine = flat[part[0] - 1 :: part[1]] if part else flat
+        todo = [work for work in mine if not Made.is_done(work)]
+    images, missing = (sum(len(work.names) for work in some) for some in (mine, todo))
+    before, of_part = images - missing, f" of part {part[0]}/{part[1]}" if part else ""
+    with Progress(images, done=before, unit="images", quiet=quiet) as progress:
 
         def report(done: int, bad: int) -> None:
-            text = f"{before + done:,}/{total:,} images" + (f"  {bad} bad" if bad else "")
+            text = f"{before + done:,}/{images:,} images{of_part}" + (f"  {bad} bad" if bad else "")
             progress.update(text, before + done)
 
-        make_shards(todo, workers or os.cpu_count() or 1, report)
-    return _finish(store, splits, works, size)
+        if todo:
+            make_shards(todo, workers or os.cpu_count() or 1, report)
+    ignored = [str(listing.root / name) for listing in splits.values() for name in listing.ignored]
+    if part:
+        made = [Made.read(work.record) for work in mine]
+        return Prepared(sum(len(m.table) for m in made), [bad for m in made for bad in m.bad], ignored)
+    with Progress(quiet=quiet) as progress:
+        progress.update(f"joining {len(flat)} shards with {total:,} images")
+        count, bad = _finish(store, splits, works, size)
+    return Prepared(count, bad, ignored)
 
 
-def _begin(store: Path, splits: dict[str, Listing], options: dict[str, Any]) -> None:
+def _begin(store: Path, splits: dict[str, Listing], storage: Storage) -> None:
     """Writes the plan of a new store, or checks that an existing store has the same plan."""
-    plan = {**options, "source": {split: listing.fingerprint for split, listing in splits.items()}}
+    plan = make_plan(storage, {split: listing.fingerprint for split, listing in splits.items()})
     if (store / PLAN).is_file():
-        if read_json(store / PLAN) != plan:
+        found = read_json(store / PLAN)
+        if found.get("format") == 1 and (store / INDEX).is_file():
+            read_index(store)  # which says how to upgrade it
+        if found != plan:
             raise UserError(
-                f"{store} was made from other images or with another --size or --quality: name a new folder"
+                f"{store} was made from other images, by an older version, or with another --size, --quality or "
+                "--subsampling: name a new folder"
             )
-    elif store.exists() and (not store.is_dir() or any(store.iterdir())):
+    elif store.exists() and (not store.is_dir() or any(path.suffix != TEMPORARY for path in store.iterdir())):
         raise UserError(f"{store} is not empty and not a store: name another folder")
     else:
         write_json(store / PLAN, plan)
 
 
-def _deal(store: Path, split: str, listing: Listing, size: int, quality: int) -> Iterator[Work]:
+def make_plan(storage: Storage, source: dict[str, str]) -> dict[str, Any]:
+    """Returns what a repeated call must agree with; ``source`` has the fingerprint of each split's listing."""
+    return {"format": FORMAT, **asdict(storage), "source": source}
+
+
+def _deal(store: Path, split: str, listing: Listing, storage: Storage) -> Iterator[Work]:
     """Yields the shards of a split."""
     per_shard = max(MINIMUM_IMAGES, -(-len(listing.names) // MAXIMUM_SHARDS))
     labels = listing.labels.tolist()
@@ -93,55 +142,44 @@ def _deal(store: Path, split: str, listing: Listing, size: int, quality: int) ->
         part = slice(first, first + per_shard)
         name = f"{split}/shard-{number:05d}"
         file, record = store / f"{name}.arrow", store / RECORDS / f"{name}.json"
-        names = listing.names[part]
-        yield Work(listing.root, file, record, names, tuple(labels[part]), listing.classes, size, quality)
+        yield Work(listing.root, file, record, listing.names[part], tuple(labels[part]), listing.classes, storage)
 
 
-def _is_done(work: Work) -> bool:
-    try:
-        return bool(read_json(work.record)["bytes"] == work.file.stat().st_size)
-    except (UserError, OSError, KeyError):
-        return False
-
-
-def _finish(store: Path, splits: dict[str, Listing], works: dict[str, list[Work]], size: int) -> Prepared:
-    """Writes the statistics, the list of bad images and, last, the index."""
+def _finish(
+    store: Path, splits: dict[str, Listing], works: dict[str, list[Work]], size: int
+) -> tuple[int, list[tuple[str, str]]]:
+    """Writes the tables, the statistics, the list of bad images and, last, the index; returns images and bad images."""
     bad: list[tuple[str, str]] = []
-    held: dict[str, tuple[Shard, ...]] = {}
-    sums = ColorSums()
+    held: dict[str, list[tuple[str, Made]]] = {}
     for split, shards in works.items():
-        entries = []
-        for work in shards:
-            record = _read_record(work.record)
-            bad.extend(record["bad"])
-            if record["images"]:
-                file = work.file.relative_to(store).as_posix()
-                entries.append(Shard(file, record["images"], record["bytes"]))
-            if split == "train":
-                sums.merge(record["sums"])
-        held[split] = tuple(entries)
+        held[split] = [(work.file.relative_to(store).as_posix(), Made.read(work.record)) for work in shards]
+        bad.extend(entry for _, made in held[split] for entry in made.bad)
         _check_every_class(splits[split], bad)
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([("image", "reason"), *bad])
     write_text(store / BAD, text.getvalue())
-    index = Index(next(iter(splits.values())).classes, size, held)
-    if "train" in splits:
-        sums.statistics(index.fingerprint("train")).save(store / STATISTICS)
-    write_json(store / INDEX, index.to_json())
+    write_contents(store, next(iter(splits.values())).classes, size, held)
     for leftover in store.rglob(f"*{TEMPORARY}"):
         leftover.unlink(missing_ok=True)
-    ignored = [str(listing.root / name) for listing in splits.values() for name in listing.ignored]
-    return Prepared(sum(shard.images for shards in held.values() for shard in shards), bad, ignored)
+    return sum(len(made.table) for shards in held.values() for _, made in shards), bad
 
 
-def _read_record(path: Path) -> dict[str, Any]:
-    try:
-        record = read_json(path)
-        bad = [(str(image), str(reason)) for image, reason in record["bad"]]
-        sums = ColorSums(**record["sums"])
-        return {"images": int(record["images"]), "bytes": int(record["bytes"]), "bad": bad, "sums": sums}
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UserError(f"{path} is damaged ({error}): remove it and repeat the command") from None
+def write_contents(store: Path, classes: tuple[str, ...], size: int, held: dict[str, list[tuple[str, Made]]]) -> None:
+    """Writes the tables, the statistics and, last, the index; ``held`` has the shards of each split."""
+    splits: dict[str, Split] = {}
+    for split, found in held.items():
+        full = [(file, made) for file, made in found if len(made.table)]
+        contents = Table.join([made.table for _, made in full]).to_bytes()
+        table = Checked.write(store, f"{split}/{TABLE}", contents)
+        splits[split] = Split(table, tuple(Shard(file, len(made.table), made.bytes) for file, made in full))
+    statistics = None
+    if "train" in splits:
+        sums = ColorSums()
+        for _, made in held["train"]:
+            sums.merge(made.sums)
+        colors = sums.statistics(fingerprint(classes, size, splits["train"].table))
+        statistics = Checked.write(store, STATISTICS, colors.to_text().encode())
+    Index(classes, size, splits, statistics).write(store)
 
 
 def _check_every_class(listing: Listing, bad: list[tuple[str, str]]) -> None:
