@@ -96,8 +96,8 @@ def epitomic_conv2d(
         groups: Number of groups of channels, as in ``conv2d``.
         normalize: Whether to normalise the mean and contrast of each filter (Eq. 3).
         eps: lambda of Eq. 3.
-        algorithm: ``"auto"``, ``"reference"``, ``"direct"``, ``"winograd"`` or ``"native"``. All give the same result
-            to rounding; docs/performance.md says when ``"auto"`` takes which.
+        algorithm: ``"auto"``, ``"reference"``, ``"direct"``, ``"one_convolution"``, ``"winograd"`` or ``"native"``. All
+            give the same result to rounding; docs/performance.md says when ``"auto"`` takes which.
         return_positions: Whether to return, too, where in the epitome each maximum was.
 
     Returns:

@@ -12,7 +12,7 @@ from epitomic.ops.library import why_not_native
 from epitomic.ops.tracing import in_forward_mode, needs_known_operators
 from epitomic.ops.transforms import MAX_POINTS
 
-ALGORITHMS = ("auto", "reference", "direct", "winograd", "native")
+ALGORITHMS = ("auto", "reference", "direct", "one_convolution", "winograd", "native")
 WORTHWHILE = 64  # saved work from which `winograd` wins (measured by benchmarks/auto.py)
 TRANSFORMS = 8  # cost of the native kernel's transforms of one point, counted in channels of multiplications
 PACKING = 16  # cost of packing the weights for the native kernel, counted in patches
@@ -56,7 +56,9 @@ def choose_algorithm(
         ValueError: If ``algorithm`` is unknown or cannot serve this call. The message says why.
     """
     check_algorithm(algorithm)
-    if algorithm in ("reference", "direct"):
+    if algorithm == "one_convolution" and not isinstance(geometry, Geometry):
+        return "direct"  # these layers are one convolution already
+    if algorithm in ("reference", "direct", "one_convolution"):
         return algorithm
     reason = unfit
     if reason:

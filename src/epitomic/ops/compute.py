@@ -12,6 +12,7 @@ from epitomic.ops.direct import match_direct, max_pool_direct
 from epitomic.ops.filters import gather_filters, normalize_filters
 from epitomic.ops.inputs import Computed, by_groups
 from epitomic.ops.matching import is_channels_last, match
+from epitomic.ops.one_convolution import match_one_convolution
 from epitomic.ops.operands import Grid
 from epitomic.ops.reductions import (
     contrast_gain,
@@ -21,6 +22,9 @@ from epitomic.ops.reductions import (
     stride_to_channels,
 )
 from epitomic.ops.reference import epitomic_conv2d_reference, max_pool_conv2d_reference
+
+# Algorithms that take the filters of each epitome, not the epitome.
+BY_FILTERS = {"direct": match_direct, "one_convolution": match_one_convolution}
 
 
 def epitomic(
@@ -45,9 +49,9 @@ def epitomic(
     ph, pw = geometry.padding
     if ph or pw:
         x = F.pad(x, (pw, pw, ph, ph))
-    if algorithm == "direct":
+    if algorithm in BY_FILTERS:
         filters = gather_filters(weight, geometry)
-        return match_direct(x, _normalized(filters, normalize, eps).to(x.dtype), bias, geometry.stride)
+        return BY_FILTERS[algorithm](x, _normalized(filters, normalize, eps).to(x.dtype), bias, geometry.stride)
 
     minis = mini_epitomes(weight, geometry)  # (K, C, V', V') with one of K per output channel
     gain = contrast_gain(minis, geometry, eps) if normalize else None

@@ -30,9 +30,11 @@ from epitomic.geometry import Pair
 from epitomic.ops.filters import filter_means, patch_means
 from epitomic.ops.operands import Gradients, Grid, Operands
 from epitomic.ops.transforms import Transforms, plane_transforms
+from epitomic.ops.workspace import workspace_bytes
 
 # The workspace holds U and dU of a group of outputs, and the buffers of a chunk of patches. Smaller chunks spend more
-# time on the overhead of torch calls, larger ones on cache misses (docs/performance.md).
+# time on the overhead of torch calls, larger ones on cache misses (docs/performance.md). Both limits are for CPUs. On
+# other devices chunks fill the workspace of `workspace_bytes`.
 WORKSPACE_FLOATS = 6_500_000
 CHUNK_PATCHES = 384
 
@@ -172,6 +174,9 @@ class _Call:
         self.outputs, self.channels = weights.shape[:2]
         self.floats_per_output = transformed * self.points * self.channels  # in U, dU or both
         self.work = _Workspace(x)
+        on_cpu = x.device.type == "cpu"
+        self.floats = WORKSPACE_FLOATS if on_cpu else workspace_bytes(x.device) // x.element_size()
+        self.most_patches = CHUNK_PATCHES if on_cpu else self.floats
         self.uncounted = _uncounted(operands)
 
     def left_out(self, chunk: _Chunk) -> Tensor | None:
@@ -183,7 +188,7 @@ class _Call:
 
     def groups(self) -> Iterator[slice]:
         """Divides the weights into equal groups whose U and dU take at most 2/3 of the workspace."""
-        size = _equal_parts(self.outputs, max(1, 2 * WORKSPACE_FLOATS // (3 * max(1, self.floats_per_output))))
+        size = _equal_parts(self.outputs, max(1, 2 * self.floats // (3 * max(1, self.floats_per_output))))
         for i in range(0, self.outputs, size):
             yield slice(i, min(i + size, self.outputs))
 
@@ -194,7 +199,7 @@ class _Call:
             return
         n, w2 = self.to.patch.shape
         per_patch = (w2 + n) * self.channels + (n + self.positions) * k
-        maximum = min(CHUNK_PATCHES, (WORKSPACE_FLOATS - self.floats_per_output * k) // per_patch)
+        maximum = min(self.most_patches, (self.floats - self.floats_per_output * k) // per_patch)
         rows = max(1, maximum // ow)
         if rows >= oh:
             size = _equal_parts(images, rows // oh)
@@ -259,15 +264,12 @@ def _uncounted(operands: Operands) -> Tensor | None:
     """Returns which responses do not count, (D*D, oh, ow), or None if all do."""
     grid, outside = operands.grid, []
     for d, stride, count, skipped, end in zip(operands.pool, grid.stride, grid.outputs, *grid[4:6], strict=True):
-        if skipped == 0 and (count - 1) * stride + d <= end:
-            outside.append(torch.zeros(d, count, dtype=torch.bool, device=operands.x.device))
-            continue
-        positions = torch.arange(d, device=operands.x.device)[:, None]
-        numbers = positions + torch.arange(count, device=operands.x.device) * stride - skipped  # (D, count)
+        numbers = torch.arange(d)[:, None] + torch.arange(count) * stride - skipped  # (D, count)
         outside.append((numbers < 0) | (numbers >= end))
-    rows, columns = outside
-    both = (rows[:, None, :, None] | columns[None, :, None, :]).flatten(0, 1)
-    return both if both.any() else None
+    rows, columns = outside  # on CPU, so that no GPU is waited for
+    if not rows.any() and not columns.any():
+        return None
+    return (rows[:, None, :, None] | columns[None, :, None, :]).flatten(0, 1).to(operands.x.device)
 
 
 def _maximum(work: _Workspace, responses: Tensor, left_out: Tensor | None, best: Tensor, where: Tensor) -> None:
