@@ -172,7 +172,7 @@ def test_errors_name_the_argument(arguments: dict[str, Any], error: type[Excepti
     ("arguments", "error", "says"),
     [
         ({"pool_size": 0}, ValueError, "pool_size must be at least 1"),
-        ({"pool_padding": 2}, ValueError, r"pool_padding must be at most half of pool_size=\(2, 2\), got 2"),
+        ({"pool_padding": 2}, ValueError, r"pool_padding must be at most half of pool_size=\(2, 2\), got \(2, 2\)"),
         ({"pool_stride": "2"}, TypeError, "pool_stride must be an int or a pair of ints, got '2'"),
         ({"groups": 5}, ValueError, "groups must divide in_channels, and 5 does not divide 3"),
         ({"algorithm": "fft"}, ValueError, "algorithm must be one of auto, .* got 'fft'"),
@@ -276,3 +276,51 @@ def test_an_activation_may_work_in_place(
     expected = torch.autograd.grad(torch.relu(layer(x)).square().sum(), layer.weight)[0]
     found = torch.autograd.grad(torch.relu_(layer(x)).square().sum(), layer.weight)[0]
     torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("mode", ["zeros", "circular"])
+@pytest.mark.parametrize("kernel", [3, 4, (2, 5)])
+def test_same_padding(kernel: Any, mode: Any) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(2, 3, 9, 11)
+    conv = nn.Conv2d(3, 8, kernel, padding="same", padding_mode=mode)
+    pooled = MaxPoolConv2d(3, 8, kernel, padding="same", padding_mode=mode)
+    pooled.load_state_dict(conv.state_dict())
+    torch.testing.assert_close(pooled(x), F.max_pool2d(conv(x), 2), rtol=1e-4, atol=1e-5)
+    epitomic = EpitomicConv2d(3, 8, kernel, stride=1, padding="same", padding_mode=mode)
+    assert epitomic(x).shape[2:] == x.shape[2:]
+    direct = EpitomicConv2d(3, 8, kernel, stride=1, padding="same", padding_mode=mode, algorithm="reference")
+    direct.load_state_dict(epitomic.state_dict())
+    torch.testing.assert_close(epitomic(x), direct(x), rtol=1e-4, atol=1e-5)
+    assert EpitomicConv2d(3, 8, kernel, padding="valid").padding == (0, 0)
+
+
+def test_same_padding_needs_a_stride_of_one() -> None:
+    with pytest.raises(ValueError, match=r"padding='same' needs a stride of 1, got stride=\(2, 2\)"):
+        EpitomicConv2d(3, 8, 3, padding="same")
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_a_layer_that_starts_as_max_pooling(step: int) -> None:
+    torch.manual_seed(0)
+    layer = EpitomicConv2d(3, 8, 4 * step, pool_size=2, stride=2 * step, epitome_stride=step, init="maxpool")
+    width = 3 * step
+    inner = layer.weight.detach()[..., step : step + width, step : step + width]
+    assert layer.weight.count_nonzero() == inner.count_nonzero() == inner.numel()
+    assert inner.abs().max() <= (3 * width**2) ** -0.5
+    x = torch.randn(2, 3, 17, 17)
+    pair = F.max_pool2d(F.conv2d(x, inner, layer.bias, stride=step), 2)
+    torch.testing.assert_close(layer(x), pair, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"init": "zeros"}, "init must be one of uniform, maxpool, got 'zeros'"),
+        ({"init": "maxpool", "kernel_size": 1}, r"init='maxpool' needs a kernel_size of at least \(2, 2\)"),
+        ({"init": "maxpool", "epitome_size": 6}, r"init='maxpool' needs mini-epitomes, epitome_size=\(4, 4\)"),
+    ],
+)
+def test_errors_of_the_start(arguments: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        EpitomicConv2d(**{"in_channels": 3, "out_channels": 8, "kernel_size": 3, "pool_size": 2} | arguments)

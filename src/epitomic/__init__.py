@@ -8,11 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 from epitomic._version import __version__
 from epitomic.functional import epitomic_conv2d, max_pool_conv2d, winograd_conv2d
-from epitomic.layers import EpitomicConv2d, MaxoutConv2d, MaxPoolConv2d, NormConv2d, WinogradConv2d
+from epitomic.functional_1d import epitomic_conv1d, max_pool_conv1d
+from epitomic.layers import (
+    EpitomicConv1d,
+    EpitomicConv2d,
+    MaxoutConv2d,
+    MaxPoolConv1d,
+    MaxPoolConv2d,
+    NormConv2d,
+    WinogradConv2d,
+)
 from epitomic.ops import flops as _flops  # noqa: F401 (for FlopCounterMode)
 
 __all__ = [
+    "EpitomicConv1d",
     "EpitomicConv2d",
+    "MaxPoolConv1d",
     "MaxPoolConv2d",
     "MaxoutConv2d",
     "NormConv2d",
@@ -20,11 +31,13 @@ __all__ = [
     "__version__",
     "convert_",
     "create_model",
+    "epitomic_conv1d",
     "epitomic_conv2d",
     "fold_batch_norm",
     "from_pretrained",
     "fuse_",
     "list_models",
+    "max_pool_conv1d",
     "max_pool_conv2d",
     "unfuse_",
     "winograd_conv2d",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal, overload
 
 import torch.nn.functional as F
@@ -18,6 +19,7 @@ from epitomic.ops.inputs import (
     check_tensors,
     compute_dtype,
     on_batch,
+    pad_unevenly,
     resolve_padding,
     returned,
 )
@@ -32,7 +34,7 @@ def epitomic_conv2d(
     kernel_size: Size,
     pool_size: Size | None = None,
     stride: Size | None = None,
-    padding: Size = 0,
+    padding: Size | str = 0,
     epitome_stride: Size = 1,
     groups: int = 1,
     normalize: bool = False,
@@ -51,7 +53,7 @@ def epitomic_conv2d(
     kernel_size: Size,
     pool_size: Size | None = None,
     stride: Size | None = None,
-    padding: Size = 0,
+    padding: Size | str = 0,
     epitome_stride: Size = 1,
     groups: int = 1,
     normalize: bool = False,
@@ -69,7 +71,7 @@ def epitomic_conv2d(
     kernel_size: Size,
     pool_size: Size | None = None,
     stride: Size | None = None,
-    padding: Size = 0,
+    padding: Size | str = 0,
     epitome_stride: Size = 1,
     groups: int = 1,
     normalize: bool = False,
@@ -91,7 +93,8 @@ def epitomic_conv2d(
         kernel_size: W, the size of the filters in the epitomes.
         pool_size: D. One maximum is taken over D x D neighbouring filters. None means one over the whole epitome.
         stride: Step from one patch of the input to the next. None means ``pool_size``, as in ``max_pool2d``.
-        padding: Rows and columns of zeros added on each side of the input.
+        padding: Rows and columns of zeros added on each side of the input, ``"same"`` (with a stride of 1) or
+            ``"valid"``.
         epitome_stride: Step from one filter of an epitome to the next.
         groups: Number of groups of channels, as in ``conv2d``.
         normalize: Whether to normalise the mean and contrast of each filter (Eq. 3).
@@ -116,10 +119,12 @@ def epitomic_conv2d(
         kernel_size=kernel_size,
         pool_size=pool_size,
         stride=stride,
-        padding=padding,
+        padding=0,
         epitome_size=[int(v) for v in weight.shape[2:]],
         epitome_stride=epitome_stride,
     )
+    input, rest = pad_unevenly(input, resolve_padding(padding, geometry.kernel, geometry.stride, (1, 1)))
+    geometry = replace(geometry, padding=rest)
     outputs = geometry.outputs[0] * geometry.outputs[1]
     check_channels(input, weight, bias, groups, outputs, one="epitome", many="epitomes")
     if normalize:
@@ -144,7 +149,7 @@ def max_pool_conv2d(
     pool_stride: Size | None = None,
     pool_padding: Size = 0,
     stride: Size = 1,
-    padding: Size = 0,
+    padding: Size | str = 0,
     groups: int = 1,
     ceil_mode: bool = False,
     normalize: bool = False,
@@ -164,7 +169,7 @@ def max_pool_conv2d(
     pool_stride: Size | None = None,
     pool_padding: Size = 0,
     stride: Size = 1,
-    padding: Size = 0,
+    padding: Size | str = 0,
     groups: int = 1,
     ceil_mode: bool = False,
     normalize: bool = False,
@@ -183,7 +188,7 @@ def max_pool_conv2d(
     pool_stride: Size | None = None,
     pool_padding: Size = 0,
     stride: Size = 1,
-    padding: Size = 0,
+    padding: Size | str = 0,
     groups: int = 1,
     ceil_mode: bool = False,
     normalize: bool = False,
@@ -208,7 +213,8 @@ def max_pool_conv2d(
         pool_padding: Rows and columns by which windows hang over each side of the responses. What lies outside is left
             out of the maximum.
         stride: Step of the convolution.
-        padding: Rows and columns of zeros added on each side of the input.
+        padding: Rows and columns of zeros added on each side of the input, ``"same"`` (with a stride of 1) or
+            ``"valid"``.
         groups: Number of groups of channels, as in ``conv2d``.
         ceil_mode: Whether windows that hang over the end count, too.
         normalize: Whether to normalise the mean and contrast of each filter (Eq. 3).
@@ -233,12 +239,14 @@ def max_pool_conv2d(
     geometry = PoolGeometry.create(
         kernel_size=[int(v) for v in weight.shape[2:]],
         stride=stride,
-        padding=padding,
+        padding=0,
         pool_size=pool_size,
         pool_stride=pool_stride,
         pool_padding=pool_padding,
         ceil_mode=ceil_mode,
     )
+    input, rest = pad_unevenly(input, resolve_padding(padding, geometry.kernel, geometry.stride, (1, 1)))
+    geometry = replace(geometry, padding=rest)
     if normalize:
         check_eps(eps)
     geometry.output_size(*input.shape[-2:])
@@ -292,8 +300,7 @@ def winograd_conv2d(
     check_algorithm(algorithm)
     steps, dilations = as_pair("stride", stride), as_pair("dilation", dilation)
     kernel = int(weight.shape[2]), int(weight.shape[3])
-    around = resolve_padding(padding, kernel, steps, dilations)  # left, right, top, bottom
-    x, rest = (input, (around[2], around[0])) if around[::2] == around[1::2] else (F.pad(input, around), (0, 0))
+    x, rest = pad_unevenly(input, resolve_padding(padding, kernel, steps, dilations))
     unfit = None
     if steps != (1, 1) or dilations != (1, 1):
         unfit = f"it needs stride=1 and dilation=1, and here they are {steps} and {dilations}"

@@ -22,9 +22,11 @@ NETWORKS: dict[str, dict[str, Any]] = {
 
 def torch_layer(layer: nn.Module) -> nn.Module | None:
     """The layer of torch that computes the same, with the same parameters, or None if it is one already."""
+    kind: Any = nn.Conv2d
     if isinstance(layer, MaxPoolConv2d):
         g = layer.geometry
-        kind: Any = NormConv2d if layer.normalize else nn.Conv2d
+        if layer.normalize:
+            kind = NormConv2d
         conv = kind(
             *(layer.in_channels, layer.out_channels, g.kernel, g.stride, g.padding),
             groups=layer.groups,
@@ -34,7 +36,7 @@ def torch_layer(layer: nn.Module) -> nn.Module | None:
         return nn.Sequential(conv, nn.MaxPool2d(g.pool, g.pool_stride, g.pool_padding, ceil_mode=g.ceil_mode))
     if isinstance(layer, WinogradConv2d):
         sizes: Any = (layer.in_channels, layer.out_channels, layer.kernel_size, layer.stride, layer.padding)
-        plain = nn.Conv2d(*sizes, groups=layer.groups, bias=layer.bias is not None)
+        plain = kind(*sizes, 1, layer.groups, layer.bias is not None)
         plain.weight, plain.bias = layer.weight, layer.bias
         return plain
     return None

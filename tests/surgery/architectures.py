@@ -124,6 +124,22 @@ class ResNet(nn.Module):
         return self.head(self.blocks(x).mean((2, 3)))
 
 
+class AudioNet(nn.Module):
+    """A network for raw audio in the manner of M5 (Dai et al. 2016): convolutions of sequences, each max-pooled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.features = nn.Sequential(
+            *(nn.Conv1d(1, 16, 16, stride=4), nn.BatchNorm1d(16), nn.ReLU(), nn.MaxPool1d(4)),
+            *(nn.Conv1d(16, 16, 3, padding=1), nn.LeakyReLU(), nn.MaxPool1d(2)),
+            *(nn.Conv1d(16, 32, 3, padding=1, groups=2), nn.ELU(), nn.MaxPool1d(3, 2)),
+        )
+        self.head = nn.Linear(32, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.features(x).mean(2))
+
+
 @dataclass(frozen=True)
 class Architecture:
     """A network to change.
@@ -143,7 +159,9 @@ class Architecture:
 
 _VGG = tuple(f"features.{i}" for i in (0, 3, 8, 13, 18))
 _VGG_BN = tuple(f"features.{i}" for i in (0, 4, 11, 18, 25))
+_AUDIO = ("features.0", "features.4", "features.7")
 ARCHITECTURES = {
+    "audio": Architecture(AudioNet, (2, 1, 800), _AUDIO, _AUDIO[1:]),
     "lenet": Architecture(LeNet, (2, 1, 28, 28), ("conv1", "conv2"), ("conv1", "conv2")),
     "vgg": Architecture(VGG, (2, 3, 32, 32), _VGG, _VGG),
     "vgg_bn": Architecture(lambda: VGG(batch_norm=True), (2, 3, 32, 32), _VGG_BN, ()),

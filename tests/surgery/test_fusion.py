@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from epitomic import MaxPoolConv2d, fuse_, unfuse_
+from epitomic import MaxPoolConv2d, WinogradConv2d, fuse_, unfuse_
 from tests.surgery.architectures import ARCHITECTURES, VGG, Architecture
 
 
@@ -22,7 +22,7 @@ def made(architecture: Architecture) -> tuple[nn.Module, Tensor]:
     x = torch.randn(architecture.shape, dtype=torch.float64)
     with torch.no_grad():
         for module in model.modules():
-            if isinstance(module, nn.BatchNorm2d):
+            if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d):
                 module.weight.uniform_(-1.5, 1.5)
                 module.bias.normal_()
         model.train()(torch.randn(architecture.shape, dtype=torch.float64))
@@ -247,3 +247,29 @@ def test_unfusing_what_was_not_fused_changes_nothing() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert unfuse_(VGG()) == []
+
+
+@pytest.mark.parametrize("name", ["vgg", "alexnet", "squeezenet", "resnet"])
+def test_plain_layers_compute_the_same_and_go_back(name: str) -> None:
+    model, x = made(ARCHITECTURES[name])
+    model.eval()
+    expected, state = model(x), list(model.state_dict())
+    names = fuse_(model, plain=True)
+    plain = [n for n in names if isinstance(model.get_submodule(n), WinogradConv2d)]
+    assert plain
+    assert set(names) - set(plain) == set(ARCHITECTURES[name].fused)
+    torch.testing.assert_close(model(x), expected, rtol=1e-9, atol=1e-9)
+    assert sorted(unfuse_(model)) == sorted(names)
+    assert list(model.state_dict()) == state
+    assert not any(isinstance(m, WinogradConv2d) for m in model.modules())
+    assert torch.equal(model(x), expected)
+
+
+def test_plain_layers_that_are_left_alone_are_explained() -> None:
+    model = nn.Sequential(nn.Conv2d(3, 8, 3, stride=2), nn.Conv2d(8, 8, 1), nn.Conv2d(8, 8, 3), nn.Conv2d(8, 8, 3))
+    lines = fuse_(model, plain=True, explain=True, filter_fn=lambda _, name: name != "2")
+    reasons = {name: reason for name, _, reason in lines}
+    assert [replaced for _, replaced, _ in lines] == [False, False, False, True]
+    assert "its stride or dilation is not 1" in reasons["0"]
+    assert "its filters have one pixel" in reasons["1"]
+    assert "filter_fn leaves it out" in reasons["2"]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from epitomic.functional import winograd_conv2d
 from epitomic.geometry import Size, as_pair
-from epitomic.layers.shared import Matching, check_padding_mode, draw_uniform, pad, positive
+from epitomic.layers.shared import Matching, check_padding_mode, draw_uniform, positive
 from epitomic.ops.choice import check_algorithm
 from epitomic.ops.filters import check_eps, normalize_filters
 
@@ -137,7 +137,10 @@ class MaxoutConv2d(nn.Module):
 
     def forward(self, input: Tensor) -> Tensor:
         """Returns the largest response among each output's pieces, (N, out_channels, oh, ow)."""
-        input, padding = pad(input, self.padding, self.padding_mode)
+        padding = self.padding
+        if self.padding_mode != "zeros":
+            (ph, pw), padding = padding, (0, 0)
+            input = F.pad(input, (pw, pw, ph, ph), mode=self.padding_mode)
         responses = F.conv2d(input, self.weight, self.bias, stride=self.stride, padding=padding)
         # max gives the gradient to one piece, as max_pool2d does. amax would divide it among equals, and is slower.
         return responses.unflatten(-3, (self.out_channels, self.pieces)).max(-3).values

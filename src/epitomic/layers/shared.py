@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from epitomic.geometry import Geometry, Pair, PoolGeometry, as_pair
+from epitomic.functional_1d import as_rows, from_rows
+from epitomic.geometry import Geometry, Pair, PoolGeometry, Size, as_pair
 from epitomic.ops.choice import check_algorithm
 from epitomic.ops.filters import check_eps
+from epitomic.ops.inputs import resolve_padding
 
 PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 
 class Matching(nn.Module):
-    """What the layers that keep maxima share: parameters, padding modes, and the call with or without positions."""
+    """A layer that keeps maxima, over images (2 ``dims``) or over sequences (1), which are images of one row."""
+
+    dims: ClassVar[int] = 2
 
     def __init__(
         self,
@@ -27,6 +32,7 @@ class Matching(nn.Module):
         geometry: Geometry | PoolGeometry,
         weight_size: Pair,
         *,
+        padding: Size | str,
         outputs: int,
         groups: int,
         normalize: bool,
@@ -41,7 +47,9 @@ class Matching(nn.Module):
         self.in_channels = positive("in_channels", in_channels)
         self.out_channels = positive("out_channels", out_channels)
         self.groups = positive("groups", groups)
-        self.geometry = geometry
+        given = padding if isinstance(padding, str) else self.pair("padding", padding, minimum=0)
+        self.around = resolve_padding(given, geometry.kernel, geometry.stride, (1, 1))  # left, right, top, bottom
+        self.geometry = replace(geometry, padding=(self.around[2], self.around[0]))
         if normalize:
             check_eps(eps)
         check_algorithm(algorithm)
@@ -53,37 +61,47 @@ class Matching(nn.Module):
             if channels % groups:
                 per_epitome = f" / {outputs} outputs per epitome" if name == "out_channels" and outputs > 1 else ""
                 raise ValueError(f"groups must divide {name}{per_epitome}, and {groups} does not divide {channels}")
-        shape = (out_channels // outputs, in_channels // groups, *weight_size)
+        shape = (out_channels // outputs, in_channels // groups, *weight_size[-self.dims :])
         self.weight = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
         self.bias = nn.Parameter(torch.empty(out_channels, device=device, dtype=dtype)) if bias else None
-        self.reset_parameters()
+
+    @classmethod
+    def pair(cls, name: str, value: object, *, minimum: int = 1) -> Pair:
+        """Reads a size: an int or a pair of ints for images, an int for sequences."""
+        if cls.dims == 2:
+            return as_pair(name, value, minimum=minimum)
+        if isinstance(value, Sequence) and len(value) == 1:
+            (value,) = value
+        if isinstance(value, Sequence):
+            raise TypeError(f"{name} must be an int, got {value!r}")
+        return minimum and 1, as_pair(name, value, minimum=minimum)[1]
 
     @property
-    def kernel_size(self) -> Pair:
+    def kernel_size(self) -> tuple[int, ...]:
         """W, height and width."""
-        return self.geometry.kernel
+        return self.geometry.kernel[-self.dims :]
 
     @property
-    def pool_size(self) -> Pair:
+    def pool_size(self) -> tuple[int, ...]:
         """D, height and width."""
-        return self.geometry.pool
+        return self.geometry.pool[-self.dims :]
 
     @property
-    def stride(self) -> Pair:
+    def stride(self) -> tuple[int, ...]:
         """Step from one patch of the input to the next."""
-        return self.geometry.stride
+        return self.geometry.stride[-self.dims :]
 
     @property
-    def padding(self) -> Pair:
-        """Rows and columns of padding on each side of the input."""
-        return self.geometry.padding
+    def padding(self) -> tuple[int, ...]:
+        """Rows and columns of padding before the input. ``around`` has those on all sides."""
+        return self.geometry.padding[-self.dims :]
 
     def reset_parameters(self) -> None:
         """Draws weights and biases as ``nn.Conv2d`` does: uniformly, with the fan-in W*W*C of a filter."""
         draw_uniform(self.weight, self.bias, fan_in=self.weight.shape[1] * math.prod(self.geometry.kernel))
 
     def forward(self, input: Tensor) -> Tensor:
-        """Returns the responses of the best matches, (N, out_channels, oh, ow)."""
+        """Returns the responses of the best matches, (N, out_channels, oh, ow), or (N, out_channels, ol)."""
         return self._match(input, return_positions=False)
 
     def match(self, input: Tensor) -> tuple[Tensor, Tensor]:
@@ -91,7 +109,22 @@ class Matching(nn.Module):
         return self._match(input, return_positions=True)
 
     def _match(self, input: Tensor, return_positions: bool) -> Any:
+        if self.dims == 2:
+            return self._match_images(*self._padded(input), self.weight, return_positions)
+        rows = as_rows("input", input)
+        result = self._match_images(*self._padded(rows), self.weight.unsqueeze(-2), return_positions)
+        return from_rows(result)
+
+    def _match_images(self, input: Tensor, padding: Pair, weight: Tensor, return_positions: bool) -> Any:
         raise NotImplementedError
+
+    def _padded(self, input: Tensor) -> tuple[Tensor, Pair]:
+        """Pads by the layer's mode. Returns the input and the even padding with zeros that is left to do."""
+        left, right, top, bottom = self.around
+        zeros = self.padding_mode == "zeros"
+        if zeros and (left, top) == (right, bottom):
+            return input, (top, left)
+        return F.pad(input, self.around, mode="constant" if zeros else self.padding_mode), (0, 0)
 
     def _repr(self, sizes: dict[str, bool]) -> str:
         """Joins the arguments to show: those of ``sizes`` that are true, and those that all such layers have."""
@@ -107,6 +140,11 @@ class Matching(nn.Module):
         }
         return ", ".join(text for text, show in shown.items() if show)
 
+    def _shown_padding(self) -> str:
+        """The padding as `_repr` shows it; what was given as ``"same"`` may differ between the sides."""
+        left, right, top, bottom = self.around
+        return f"padding={self.padding}" if (left, top) == (right, bottom) else "padding='same'"
+
 
 def positive(name: str, value: int) -> int:
     """Returns ``value``, or raises an error that names it unless it is an int of at least 1."""
@@ -120,13 +158,6 @@ def check_padding_mode(mode: str) -> str:
     if mode not in PADDING_MODES:
         raise ValueError(f"padding_mode must be one of {', '.join(PADDING_MODES)}, got {mode!r}")
     return mode
-
-
-def pad(input: Tensor, padding: Pair, mode: str) -> tuple[Tensor, Pair]:
-    """Pads by ``mode``. Returns the input and the zero padding that the convolution still has to do."""
-    if mode == "zeros":
-        return input, padding
-    return F.pad(input, (padding[1], padding[1], padding[0], padding[0]), mode=mode), (0, 0)
 
 
 def draw_uniform(weight: Tensor, bias: Tensor | None, fan_in: int) -> None:

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from epitomic.geometry import Pair, Size, as_pair
@@ -76,6 +77,12 @@ def resolve_padding(padding: Size | str, kernel: Pair, stride: Pair, dilation: P
         raise ValueError(f"padding must be an int, a pair of ints, 'same' or 'valid', got {padding!r}")
     height, width = as_pair("padding", padding, minimum=0)
     return width, width, height, height
+
+
+def pad_unevenly(input: Tensor, around: tuple[int, int, int, int]) -> tuple[Tensor, Pair]:
+    """Adds zeros that differ between two sides of the input. Returns the input and the even padding that is left."""
+    left, right, top, bottom = around
+    return (input, (top, left)) if (left, top) == (right, bottom) else (F.pad(input, around), (0, 0))
 
 
 def compute_dtype(input: Tensor) -> torch.dtype:

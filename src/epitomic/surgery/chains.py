@@ -28,7 +28,11 @@ INCREASING_FUNCTIONS: frozenset[Any] = frozenset(
     )
 )
 INCREASING_METHODS = frozenset(("relu", "relu_", "sigmoid", "sigmoid_", "tanh", "tanh_"))
-FUNCTIONAL_POOLS: frozenset[Any] = frozenset((F.max_pool2d, torch.max_pool2d))
+FUNCTIONAL_POOLS: frozenset[Any] = frozenset((F.max_pool2d, torch.max_pool2d, F.max_pool1d, torch.max_pool1d))
+FOLLOWERS: dict[type, tuple[Any, Any]] = {  # convolution -> the batch normalisation and max-pooling of its kind
+    nn.Conv2d: (nn.BatchNorm2d, nn.MaxPool2d),
+    nn.Conv1d: (nn.BatchNorm1d, nn.MaxPool1d),
+}
 
 FilterFn = Callable[[nn.Module, str], bool]
 
@@ -45,9 +49,9 @@ class Chain:
     """
 
     name: str
-    conv: nn.Conv2d
-    norm: nn.BatchNorm2d | None
-    pool: nn.MaxPool2d
+    conv: nn.Conv1d | nn.Conv2d
+    norm: nn.BatchNorm1d | nn.BatchNorm2d | None
+    pool: nn.MaxPool1d | nn.MaxPool2d
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,7 @@ def find_chains(model: nn.Module, filter_fn: FilterFn | None = None) -> list[Fin
         model: The network. It is not changed.
         filter_fn: Called with a convolution and its name; False leaves that convolution alone.
     """
-    convs = {name: module for name, module in model.named_modules() if _kind(module) is nn.Conv2d}
+    convs = {name: module for name, module in model.named_modules() if kind_of(module) in FOLLOWERS}
     try:
         graph = _Tracer().trace(model)
     except Exception as error:  # a forward that branches on values can fail in any way
@@ -110,10 +114,10 @@ class _Tracer(fx.Tracer):
 
 
 def _calls_convolution(node: fx.Node, modules: dict[str, nn.Module]) -> bool:
-    return node.op == "call_module" and _kind(modules[str(node.target)]) is nn.Conv2d
+    return node.op == "call_module" and kind_of(modules[str(node.target)]) in FOLLOWERS
 
 
-def _kind(module: nn.Module) -> type:
+def kind_of(module: nn.Module) -> type:
     """The exact class of a module; parametrizations, which change it, are looked through."""
     return parametrize.type_before_parametrizations(module)
 
@@ -125,8 +129,6 @@ def _examine(node: fx.Node, modules: dict[str, nn.Module], filter_fn: FilterFn |
         _check(conv, "the convolution")
         if any(size != 1 for size in conv.dilation):
             raise _Refusal(f"its dilation is {conv.dilation}, and only 1 is served")
-        if isinstance(conv.padding, str):
-            raise _Refusal(f"its padding is {conv.padding!r}; only numbers are served")
         chain = _follow(node, name, conv, modules)
         if filter_fn is not None and not filter_fn(conv, name):
             raise _Refusal("filter_fn leaves it out")
@@ -139,13 +141,14 @@ def _follow(node: fx.Node, name: str, conv: Any, modules: dict[str, nn.Module]) 
     """Walks from a convolution to the max-pooling after it, or says what stands in the way."""
     norm: Any = None
     activated = False
+    norms, pools = FOLLOWERS[kind_of(conv)]
     while True:
         node = _only_user(node)
-        module = modules.get(str(node.target)) if node.op == "call_module" else None
-        if type(module) is nn.MaxPool2d:
+        module: Any = modules.get(str(node.target)) if node.op == "call_module" else None
+        if type(module) is pools:
             _check_pool(module)
             return Chain(name, conv, norm, module)
-        if type(module) is nn.BatchNorm2d and norm is None and not activated:
+        if type(module) is norms and norm is None and not activated:
             _check_norm(module, conv)
             norm = module
         elif not activated and _is_increasing(node, module):

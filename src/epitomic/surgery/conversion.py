@@ -13,7 +13,7 @@ from typing import Literal, overload
 from torch import nn
 
 from epitomic.geometry import as_pair
-from epitomic.layers import EpitomicConv2d
+from epitomic.layers import EpitomicConv1d, EpitomicConv2d
 from epitomic.ops.transforms import MAX_POINTS
 from epitomic.surgery.chains import Chain, FilterFn, find_chains, swap_modules
 from epitomic.surgery.fusion import Explanation, folded
@@ -66,11 +66,7 @@ def convert_(
             lines.append((finding.name, False, reason))
             continue
         replacements |= _convert_chain(finding.chain)
-        differs = (
-            " (borders differ: the pooling is padded)"
-            if any(as_pair("padding", finding.chain.pool.padding, minimum=0))
-            else ""
-        )
+        differs = " (borders differ: the pooling is padded)" if finding.chain.pool.padding not in (0, (0, 0)) else ""
         lines.append((finding.name, True, f"is now an epitomic layer{differs}"))
     if not replacements:
         warnings.warn("nothing was converted; convert_(model, explain=True) has the reasons", stacklevel=2)
@@ -81,12 +77,14 @@ def convert_(
 def _why_not(chain: Chain, min_channels: int, *, asked: bool) -> str:
     if chain.pool.ceil_mode:
         return "its max-pooling has ceil_mode, whose last windows an epitomic layer does not have"
+    if isinstance(chain.conv.padding, str):
+        return f"its padding is {chain.conv.padding!r}; only numbers are served"
     if asked:
         return ""
     if chain.conv.in_channels < min_channels:
         return f"it has {chain.conv.in_channels} input channels, fewer than min_channels={min_channels}"
     pool = as_pair("pool_size", chain.pool.kernel_size)
-    sizes = zip(chain.conv.kernel_size, pool, chain.conv.stride, strict=True)
+    sizes = zip(chain.conv.kernel_size, pool, chain.conv.stride, strict=False)
     points = max(-(-w // s) + 2 * (d - 1) for w, d, s in sizes)
     if points > MAX_POINTS:
         return f"its epitomes would have {points} points per axis, and more than {MAX_POINTS} are slow"
@@ -96,7 +94,8 @@ def _why_not(chain: Chain, min_channels: int, *, asked: bool) -> str:
 def _convert_chain(chain: Chain) -> dict[nn.Module, nn.Module]:
     conv = chain.conv
     weights = None if chain.norm is None else folded(conv, chain.norm)
-    layer = EpitomicConv2d.from_conv(conv, chain.pool, weights=weights)
+    kind = EpitomicConv2d if isinstance(conv, nn.Conv2d) else EpitomicConv1d
+    layer = kind.from_conv(conv, chain.pool, weights=weights)
     layer.train(conv.training)
     replaced: dict[nn.Module, nn.Module] = {conv: layer, chain.pool: nn.Identity()}
     return replaced if chain.norm is None else {**replaced, chain.norm: nn.Identity()}

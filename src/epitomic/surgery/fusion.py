@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Literal, overload
+from typing import Any, Literal, Self, overload
 
 import torch
 from torch import Tensor, nn
 
-from epitomic.geometry import as_pair
-from epitomic.layers import MaxPoolConv2d
-from epitomic.surgery.chains import Chain, FilterFn, find_chains, swap_modules
+from epitomic.layers import MaxPoolConv1d, MaxPoolConv2d, WinogradConv2d
+from epitomic.layers.max_pool import MaxPooled
+from epitomic.surgery.chains import Chain, FilterFn, find_chains, kind_of, swap_modules, why_not_swappable
 
 Explanation = tuple[str, bool, str]
 """Name of a convolution, whether it was replaced, and why (not)."""
@@ -26,10 +26,10 @@ class FusedAway(nn.Identity):
     original: nn.Module
 
 
-class FoldedMaxPoolConv2d(MaxPoolConv2d):
+class Folded(MaxPooled):
     """A fused layer whose filters contain a batch normalisation. It serves evaluation only."""
 
-    def train(self, mode: bool = True) -> FoldedMaxPoolConv2d:
+    def train(self, mode: bool = True) -> Self:
         """Refuses training, because the batch normalisation could no longer follow its batches."""
         if mode:
             raise RuntimeError(
@@ -39,16 +39,28 @@ class FoldedMaxPoolConv2d(MaxPoolConv2d):
         return super().train(mode)
 
 
-@overload
-def fuse_(model: nn.Module, *, filter_fn: FilterFn | None = None, explain: Literal[False] = False) -> list[str]: ...
+class FoldedMaxPoolConv2d(Folded, MaxPoolConv2d):
+    """A folded layer over images."""
+
+
+class FoldedMaxPoolConv1d(Folded, MaxPoolConv1d):
+    """A folded layer over sequences."""
 
 
 @overload
-def fuse_(model: nn.Module, *, filter_fn: FilterFn | None = None, explain: Literal[True]) -> list[Explanation]: ...
+def fuse_(
+    model: nn.Module, *, plain: bool = False, filter_fn: FilterFn | None = None, explain: Literal[False] = False
+) -> list[str]: ...
+
+
+@overload
+def fuse_(
+    model: nn.Module, *, plain: bool = False, filter_fn: FilterFn | None = None, explain: Literal[True]
+) -> list[Explanation]: ...
 
 
 def fuse_(
-    model: nn.Module, *, filter_fn: FilterFn | None = None, explain: bool = False
+    model: nn.Module, *, plain: bool = False, filter_fn: FilterFn | None = None, explain: bool = False
 ) -> list[str] | list[Explanation]:
     """Replaces each convolution and the max-pooling after it by one fast layer, in place.
 
@@ -59,6 +71,8 @@ def fuse_(
 
     Args:
         model: The network. It must be traceable by torch.fx.
+        plain: Whether to turn convolutions without pooling into `WinogradConv2d` as well, which computes the same to
+            rounding. Those of stride 1 with filters larger than a pixel are taken.
         filter_fn: Called with a convolution and its name; False leaves that convolution alone.
         explain: Return a line for every convolution instead of the names of those replaced.
 
@@ -84,6 +98,15 @@ def fuse_(
             replacements |= _fuse_chain(finding.chain)
             between = " and its batch normalisation" if finding.chain.norm is not None else ""
             lines[finding.name] = (finding.name, True, f"fused with its max-pooling{between}")
+    if plain:
+        for name, module in model.named_modules():
+            if module not in replacements and kind_of(module) is nn.Conv2d:
+                reason = _why_not_plain(module, name, filter_fn)
+                if reason is None:
+                    replacements[module] = _plain(module)
+                    lines[name] = (name, True, "is a WinogradConv2d now")
+                elif not lines[name][1]:
+                    lines[name] = (name, False, f"{lines[name][2]}; as a plain layer: {reason}")
     if not replacements:
         warnings.warn(
             f"nothing was fused: {_why_nothing(lines)}; fuse_(model, explain=True) has the reasons", stacklevel=2
@@ -108,7 +131,7 @@ def unfuse_(model: nn.Module) -> list[str]:
         original: Any = vars(module).get("fused_from")
         if original is None:
             continue
-        if not isinstance(module, FoldedMaxPoolConv2d):
+        if not isinstance(module, Folded):
             original.weight, original.bias = module.weight, module.bias
         original.train(module.training)
         replacements[module] = original
@@ -120,7 +143,9 @@ def unfuse_(model: nn.Module) -> list[str]:
 def _fuse_chain(chain: Chain) -> dict[nn.Module, nn.Module]:
     """The modules of one chain and what replaces them."""
     conv, norm, pool = chain.conv, chain.norm, chain.pool
-    kind = MaxPoolConv2d if norm is None else FoldedMaxPoolConv2d
+    kind: Any = MaxPoolConv2d if isinstance(conv, nn.Conv2d) else MaxPoolConv1d
+    if norm is not None:
+        kind = FoldedMaxPoolConv2d if isinstance(conv, nn.Conv2d) else FoldedMaxPoolConv1d
     parameters: tuple[nn.Parameter, nn.Parameter | None] = conv.weight, conv.bias  # type: ignore[assignment]
     if norm is not None:
         weight, bias = folded(conv, norm)
@@ -133,7 +158,7 @@ def _fuse_chain(chain: Chain) -> dict[nn.Module, nn.Module]:
         pool_stride=pool.stride,
         pool_padding=pool.padding,
         stride=conv.stride,
-        padding=as_pair("padding", conv.padding, minimum=0),
+        padding=conv.padding,
         groups=conv.groups,
         ceil_mode=pool.ceil_mode,
         bias=parameters[1] is not None,
@@ -145,6 +170,31 @@ def _fuse_chain(chain: Chain) -> dict[nn.Module, nn.Module]:
     layer.train(conv.training)
     replaced: dict[nn.Module, nn.Module] = {conv: layer, pool: FusedAway(pool)}
     return replaced if norm is None else {**replaced, norm: FusedAway(norm)}
+
+
+def _why_not_plain(conv: Any, name: str, filter_fn: FilterFn | None) -> str | None:
+    """Why a convolution does not become a `WinogradConv2d`, or None if it does."""
+    if set(conv.stride) != {1} or set(conv.dilation) != {1}:
+        return "its stride or dilation is not 1"
+    if set(conv.kernel_size) == {1}:
+        return "its filters have one pixel"
+    if filter_fn is not None and not filter_fn(conv, name):
+        return "filter_fn leaves it out"
+    return why_not_swappable(conv)
+
+
+def _plain(conv: Any) -> nn.Module:
+    """The same convolution as a `WinogradConv2d`, with the same parameters."""
+    layer = WinogradConv2d(
+        *(conv.in_channels, conv.out_channels, conv.kernel_size, conv.stride, conv.padding, conv.dilation, conv.groups),
+        bias=conv.bias is not None,
+        padding_mode=conv.padding_mode,
+        device="meta",
+    )
+    layer.weight, layer.bias = conv.weight, conv.bias
+    keep_aside(layer, conv)
+    layer.train(conv.training)
+    return layer
 
 
 def keep_aside(layer: nn.Module, original: nn.Module) -> None:
