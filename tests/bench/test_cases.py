@@ -1,8 +1,9 @@
 """The layers that are timed: equal outputs on both sides."""
 
 import pytest
+import torch
 
-from epitomic.bench.cases import CASES, FORMATS, PAIR, Case, Contestant, enter
+from epitomic.bench.cases import CASES, FORMATS, FUSED, PAIR, Case, Contestant, enter
 
 SMALL = Case("small", 4, 6, 3, 2, 2, size=9, batch=2)
 
@@ -10,10 +11,16 @@ SMALL = Case("small", 4, 6, 3, 2, 2, size=9, batch=2)
 @pytest.mark.parametrize("case", CASES.values(), ids=str)
 def test_both_sides_have_equal_outputs(case: Case) -> None:
     one = case.scaled(batch=1)
-    for what in (PAIR, "auto"):
-        for layout in FORMATS:
-            entry = enter(one, Contestant(what, layout))
+    for layout in FORMATS:
+        entries = {what: enter(one, Contestant(what, layout)) for what in (PAIR, FUSED, "auto")}
+        for entry in entries.values():
             assert entry.forward().shape == entry.dy.shape == (1, case.out_channels, *case.output)
+        torch.testing.assert_close(entries[PAIR].forward(), entries[FUSED].forward(), rtol=1e-3, atol=1e-4)
+
+
+def test_the_compiled_pair_is_the_pair() -> None:
+    pair, compiled = (enter(SMALL, Contestant(PAIR, "contiguous", compiled=c)) for c in (False, True))
+    torch.testing.assert_close(pair.forward(), compiled.forward())
 
 
 def test_flops_are_those_of_the_paper_layers() -> None:

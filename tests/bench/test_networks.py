@@ -20,3 +20,9 @@ def test_networks(tmp_path: Path) -> None:
         (row,) = csv.DictReader(file)
     assert row["cpu"] == "an abacus"
     assert float(row["share"]) == pytest.approx(result.share.median, rel=1e-3)
+
+
+def test_a_network_of_torch_layers() -> None:
+    pair = NetworkPair("maxpool_small", "maxpool_small@torch", channels=1, size=8, batch=4, classes=3)
+    (result,) = run_networks([pair], repetitions=1, progress=Progress(1))
+    assert "maxpool_small  maxpool_small@torch" in network_table([result])

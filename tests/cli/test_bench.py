@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from epitomic.bench.cases import Case
+from epitomic.bench.cases import FUSED, Case
 from epitomic.bench.contest import LayerResult
 from epitomic.bench.timing import Sample
 from epitomic.cli import main
@@ -16,14 +16,14 @@ SMALL = Case("small", 4, 6, 3, 2, 2, size=9, batch=2)
 
 
 def test_layers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    threads = torch.get_num_threads()
-    assert main(["bench", "--cases", "4x4, pool 2", "--repetitions", "2", "--no-memory", "--out", str(tmp_path)]) == 0
+    threads, out = torch.get_num_threads(), ["--out", str(tmp_path)]
+    assert main(["bench", "--cases", "4x4, pool 2", "--repetitions", "2", "--no-memory", "--no-compile", *out]) == 0
     assert torch.get_num_threads() == threads
-    out = capsys.readouterr().out
-    assert "speed-up (quartiles)" in out
+    assert "speed-up (quartiles)" in capsys.readouterr().out
     with (tmp_path / "bench.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert [(r["mode"], r["n"]) for r in rows] == [("forward", "2"), ("training", "2")]
+    contestants = [(algorithm, mode, "2") for algorithm in ("auto", FUSED) for mode in ("forward", "training")]
+    assert [(r["algorithm"], r["mode"], r["n"]) for r in rows] == contestants
     assert all(float(r["speedup"]) > 0 and r["torch"] == torch.__version__ for r in rows)
 
     assert (tmp_path / "bench.png").read_bytes().startswith(b"\x89PNG")

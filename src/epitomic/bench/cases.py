@@ -1,20 +1,22 @@
-"""What is timed: an epitomic layer, and the convolution + max-pooling that it replaces, at equal output size."""
+"""What is timed: an epitomic layer, the convolution + max-pooling that it replaces, and our fused pair."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from epitomic.functional import epitomic_conv2d
+from epitomic.functional import epitomic_conv2d, max_pool_conv2d
 from epitomic.geometry import Geometry
 
 FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
-PAIR = "conv2d + max_pool2d"
+PAIR = "conv2d + max_pool2d"  # torch's own two calls
+FUSED = "max_pool_conv2d"  # the same function by our kernel
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,10 @@ CASES = {
         Case("3x3, pool 2", 96, 192, 3, 2, 2, size=32, batch=64),
         Case("5x5, pool 2", 96, 96, 5, 2, 2, size=32, batch=64),
         Case("4x4, pool 2", 48, 96, 4, 2, 2, size=16, batch=128),
+        # The layers of the paper's Max-Pool network that take maxima (Table 1).
+        Case("max-pool layer 1", 3, 96, 8, 3, 6, size=220, batch=16, epitome_stride=2, first=True),
+        Case("max-pool layer 2", 96, 192, 6, 2, 2, size=36, batch=32),
+        Case("max-pool layer 6", 512, 512, 3, 3, 3, size=16, batch=32),
     )
 }
 
@@ -82,9 +88,10 @@ CASES = {
 class Contestant:
     """A way to compute a layer."""
 
-    what: str  # an algorithm of ours, or `PAIR`
+    what: str  # an algorithm of our epitomic layer, `PAIR` or `FUSED`
     format: str  # memory format of the tensors, a key of `FORMATS`
     normalize: bool = False  # whether the epitomes are normalised (Eq. 3)
+    compiled: bool = False  # whether ``torch.compile`` has the call
 
 
 @dataclass
@@ -117,21 +124,25 @@ def enter(case: Case, contestant: Contestant) -> Entry:
     x.requires_grad_(not case.first)
     dy = normal(case.batch, case.out_channels, *case.output).contiguous(memory_format=layout)
     bias = torch.zeros(case.out_channels, requires_grad=True)
-    pair = contestant.what == PAIR
+    pair = contestant.what in (PAIR, FUSED)
     filters = (case.kernel, case.kernel) if pair else case.geometry.epitome
     weight = normal(case.out_channels, case.in_channels, *filters) / (case.in_channels * case.kernel**2) ** 0.5
     weight = (weight.contiguous(memory_format=layout) if pair else weight).requires_grad_()
 
-    if pair:
-        forward = _pair(case, x, weight, bias)
+    forward: Callable[[], Tensor]
+    if contestant.what == PAIR:
+        call = torch.compile(_pair) if contestant.compiled else _pair
+        forward = partial(call, x, weight, bias, **pooling(case))
+    elif contestant.what == FUSED:
+        forward = partial(max_pool_conv2d, x, weight, bias, **pooling(case))
     else:
         ours = {"normalize": contestant.normalize, "algorithm": contestant.what}
         forward = partial(epitomic_conv2d, x, weight, bias, **case.arguments, **ours)
     return Entry([t for t in (x, weight, bias) if t.requires_grad], dy, forward)
 
 
-def _pair(case: Case, x: Tensor, weight: Tensor, bias: Tensor) -> Callable[[], Tensor]:
-    """Returns the pair: a dense convolution with our epitome stride, then the maximum over D x D responses.
+def pooling(case: Case) -> dict[str, Any]:
+    """Returns the pair's sizes as `max_pool_conv2d` takes them: a convolution with our epitome stride, then pooling.
 
     We try pooling without padding, then ``ceil_mode``, then padding 1, then both. The first one that gives our output
     size computes least.
@@ -142,7 +153,20 @@ def _pair(case: Case, x: Tensor, weight: Tensor, bias: Tensor) -> Callable[[], T
     for padding, ceil_mode in ((0, False), (0, True), (1, False), (1, True)):
         span = dense + 2 * padding - case.pool
         if (-(-span // stride) if ceil_mode else span // stride) + 1 == case.output[0]:
-            return lambda: F.max_pool2d(
-                F.conv2d(x, weight, bias, stride=step), case.pool, stride, padding=padding, ceil_mode=ceil_mode
-            )
+            pools = {"pool_size": case.pool, "pool_stride": stride, "pool_padding": padding}
+            return {"stride": step, "ceil_mode": ceil_mode, **pools}
     raise ValueError(f"no max-pooling after a convolution of stride {step} gives the output size of {case.text()}")
+
+
+def _pair(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    stride: int,
+    pool_size: int,
+    pool_stride: int,
+    pool_padding: int,
+    ceil_mode: bool,
+) -> Tensor:
+    responses = F.conv2d(x, weight, bias, stride=stride)
+    return F.max_pool2d(responses, pool_size, pool_stride, padding=pool_padding, ceil_mode=ceil_mode)

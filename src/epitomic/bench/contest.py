@@ -1,11 +1,11 @@
-"""The contest on one layer: our algorithms against the pair, in both memory formats, forward and training."""
+"""The contest on one layer: our algorithms and our fused pair against torch's, forward and training."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from epitomic.bench.cases import CASES, FORMATS, PAIR, Case, Contestant, enter
+from epitomic.bench.cases import CASES, FORMATS, FUSED, PAIR, Case, Contestant, enter
 from epitomic.bench.peak_memory import peak_memory
 from epitomic.bench.timing import Sample, best_gemm, interleaved
 from epitomic.support.console import Progress
@@ -19,11 +19,11 @@ class LayerResult:
 
     case: Case
     mode: str  # one of `MODES`
-    algorithm: str
+    algorithm: str  # of our epitomic layer, or `FUSED`
     normalize: bool  # whether the epitomes are normalised (Eq. 3)
     format: str  # our faster memory format
     milliseconds: Sample  # our times
-    pair_format: str  # the pair's faster memory format
+    pair_format: str  # the pair's faster memory format, and "compiled" if ``torch.compile`` made it faster
     pair_milliseconds: Sample  # the pair's times
     speedup: Sample  # the pair's time over ours, within each repetition
     gflops: float  # our GFLOP/s, counting the Winograd multiplications
@@ -40,6 +40,7 @@ def run_contest(
     progress: Progress,
     normalize: bool = False,
     memory: bool = False,
+    compiled: bool = True,
 ) -> list[LayerResult]:
     """Times the pair and each algorithm on a case, all interleaved.
 
@@ -50,9 +51,12 @@ def run_contest(
         progress: Shows how far the benchmark is.
         normalize: Time the normalised layer (Eq. 3) as well.
         memory: Measure peak memory as well.
+        compiled: Whether torch's pair also runs under ``torch.compile``. Its faster form counts.
     """
     ours = [(algorithm, norm) for algorithm in algorithms for norm in ((False, True) if normalize else (False,))]
-    contestants = [Contestant(PAIR, f) for f in FORMATS]
+    ours.append((FUSED, False))
+    pairs = [Contestant(PAIR, f, compiled=c) for f in FORMATS for c in ((False, True) if compiled else (False,))]
+    contestants = list(pairs)
     contestants += [Contestant(algorithm, f, norm) for algorithm, norm in ours for f in FORMATS]
     entries = {c: enter(case, c) for c in contestants}
     functions = {(c, "forward"): entry.inference for c, entry in entries.items()}
@@ -66,13 +70,14 @@ def run_contest(
     times = interleaved(functions, repetitions, tell)
     gemm = max(gemm, best_gemm())
 
-    def faster(what: str, mode: str, normalize: bool = False) -> Contestant:
-        return min((Contestant(what, f, normalize) for f in FORMATS), key=lambda c: times[c, mode].median)
+    def faster(mode: str, candidates: list[Contestant]) -> Contestant:
+        return min(candidates, key=lambda c: times[c, mode].median)
 
     results = []
     for algorithm, norm in ours:
         for mode in MODES:
-            pair, best = faster(PAIR, mode), faster(algorithm, mode, norm)
+            pair = faster(mode, pairs)
+            best = faster(mode, [Contestant(algorithm, f, norm) for f in FORMATS])
             pair_time, our_time = times[pair, mode], times[best, mode]
             passes = 1 if mode == "forward" else 2 if case.first else 3
             measure = memory and mode == "training"
@@ -86,13 +91,13 @@ def run_contest(
                     normalize=norm,
                     format=best.format,
                     milliseconds=our_time * 1e3,
-                    pair_format=pair.format,
+                    pair_format=pair.format + (", compiled" if pair.compiled else ""),
                     pair_milliseconds=pair_time * 1e3,
                     speedup=pair_time / our_time,
                     gflops=passes * case.winograd_flops() / our_time.median / 1e9,
                     best_gemm=gemm,
                     memory=peak_memory(case, best) if measure else None,
-                    pair_memory=peak_memory(case, pair) if measure else None,
+                    pair_memory=peak_memory(case, replace(pair, compiled=False)) if measure else None,
                 )
             )
     return results

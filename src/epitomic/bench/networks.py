@@ -10,8 +10,11 @@ import torch.nn.functional as F
 
 from epitomic.bench.cases import FORMATS
 from epitomic.bench.timing import Sample, interleaved
+from epitomic.layers import MaxPoolConv2d, WinogradConv2d
 from epitomic.models import create_model
 from epitomic.support.console import Progress
+
+TORCH = "@torch"  # after a network's name: with torch's own layers in place of our fused and plain ones
 
 
 @dataclass(frozen=True)
@@ -31,12 +34,16 @@ class NetworkPair:
 
 
 NETWORK_PAIRS = (
+    NetworkPair("epitomic", "maxpool@torch", channels=3, size=220, batch=32, classes=1000),
+    NetworkPair("maxpool", "maxpool@torch", channels=3, size=220, batch=32, classes=1000),
     NetworkPair("epitomic", "maxpool", channels=3, size=220, batch=32, classes=1000),
     NetworkPair("epitomic_norm", "maxpool_norm", channels=3, size=220, batch=32, classes=1000),
     NetworkPair("epitomic_small", "maxpool_small", channels=1, size=28, batch=128, classes=10),
     NetworkPair("epitomic_small", "maxpool_small", channels=3, size=32, batch=128, classes=10),
     NetworkPair("epitomic_small", "maxout_small", channels=3, size=32, batch=128, classes=10),
+    NetworkPair("maxpool_small", "maxpool_small@torch", channels=3, size=32, batch=128, classes=10),
     NetworkPair("epitomic_fast", "maxpool_fast", channels=3, size=32, batch=128, classes=10),
+    NetworkPair("maxpool_fast", "maxpool_fast@torch", channels=3, size=32, batch=128, classes=10),
 )
 
 
@@ -73,7 +80,12 @@ def _run_pair(pair: NetworkPair, repetitions: int, progress: Progress) -> Networ
 
 def _step(name: str, layout: str, pair: NetworkPair) -> Callable[[], None]:
     torch.manual_seed(0)
-    model = create_model(name, num_classes=pair.classes, in_channels=pair.channels, image_size=pair.size).train()
+    base = name.removesuffix(TORCH)
+    model = create_model(base, num_classes=pair.classes, in_channels=pair.channels, image_size=pair.size).train()
+    if name != base:
+        for module in model.modules():
+            if isinstance(module, MaxPoolConv2d | WinogradConv2d):
+                module.algorithm = "direct"  # torch's own calls
     model = model.to(memory_format=FORMATS[layout])  # type: ignore[call-overload]
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9)
     images = torch.randn(pair.batch, pair.channels, pair.size, pair.size)

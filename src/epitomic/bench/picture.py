@@ -7,10 +7,16 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from epitomic.bench.cases import FUSED
 from epitomic.bench.contest import LayerResult
 from epitomic.visualisation.style import LIGHT, drawing, encode_figure
 
-NAMES = {"native": "native kernel", "winograd": "torch calls only"}  # algorithm -> its name for newcomers
+NAMES = {
+    "auto": "epitomic",
+    "native": "native kernel",
+    "winograd": "torch calls only",
+    FUSED: "our conv + max-pool",
+}  # algorithm -> its name for newcomers
 FAINT = 0.45  # opacity of the bars of forward passes
 BAR = 0.16  # height of a bar in inches
 

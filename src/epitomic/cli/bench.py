@@ -1,11 +1,13 @@
-"""Times the layer against conv2d + max_pool2d with the same filters, channels, window and output size.
+"""Times the layer, and our fused pair, against conv2d + max_pool2d with the same filters, channels and output size.
 
     epitomic bench                                      the layers of the tables, with the fastest algorithm
     epitomic bench --algorithms native winograd         the native kernel, and torch calls only
     epitomic bench --networks epitomic_small            a training step of whole networks
 
 All contestants run in one process. Each repetition times every contestant once, and ratios are taken within the
-repetition. Both sides run in contiguous and in channels_last memory, and the faster time of each side counts.
+repetition. Both sides run in contiguous and in channels_last memory, and the faster time of each side counts. Torch's
+two calls also run under torch.compile. "max_pool_conv2d" is the same function by our kernel. A network's name with
+@torch is the network with torch's own layers.
 """
 
 from __future__ import annotations
@@ -42,6 +44,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--threads", type=whole(1), default=torch.get_num_threads(), metavar="N", help="threads of torch"
     )
+    parser.add_argument("--no-compile", action="store_true", help="run torch's two calls without torch.compile only")
     parser.add_argument("--no-memory", action="store_true", help="do not measure peak memory")
     parser.add_argument("--growth", action="store_true", help="time one layer over batch and image sizes as well")
     parser.add_argument(
@@ -89,9 +92,16 @@ def _run_layers(args: argparse.Namespace, names: list[str]) -> int:
                 progress=progress,
                 normalize=args.normalize,
                 memory=not args.no_memory,
+                compiled=not args.no_compile,
             )
         for case in growth:
-            grown += run_contest(case, args.algorithms[:1], repetitions=args.repetitions, progress=progress)
+            grown += run_contest(
+                case,
+                args.algorithms[:1],
+                repetitions=args.repetitions,
+                progress=progress,
+                compiled=not args.no_compile,
+            )
     print(layer_table(results))
     if grown:
         print("\ngrowth over batch and image size\n" + layer_table(grown))
