@@ -15,6 +15,7 @@ from epitomic.ops.transforms import MAX_POINTS
 ALGORITHMS = ("auto", "reference", "direct", "one_convolution", "winograd", "native")
 WORTHWHILE = 64  # saved work from which `winograd` wins (measured by benchmarks/auto.py)
 TRANSFORMS = 8  # cost of the native kernel's transforms of one point, counted in channels of multiplications
+DUAL_TRANSFORMS = 3.5  # the same per point of an axis, against one convolution (measured by benchmarks/auto_dual.py)
 PACKING = 16  # cost of packing the weights for the native kernel, counted in patches
 MAX_TILE = 6  # outputs per axis and patch of a plain convolution
 PLAIN_POINTS = (
@@ -98,7 +99,8 @@ def native_wins(geometry: Sizes, input: Tensor, weight: Tensor) -> bool:
     else:
         patches = images * math.prod(geometry.output_size(input.shape[-2], input.shape[-1]))
         step = math.prod(geometry.stride)
-    overhead = TRANSFORMS / (weight.shape[1] * step) + TRANSFORMS / weight.shape[0] + PACKING / max(1, patches)
+    transforms = DUAL_TRANSFORMS * max(geometry.points)
+    overhead = transforms / (weight.shape[1] * step) + transforms / weight.shape[0] + PACKING / max(1, patches)
     return geometry.saved > 1.2 * (1 + overhead)
 
 
