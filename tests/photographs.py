@@ -86,3 +86,6 @@ class Format1Images:
         import io
 
         return Image.open(io.BytesIO(self.table[index]["image"][0].as_py()["bytes"])).convert("RGB")
+
+    def pixels(self, index: int) -> Any:
+        return np.asarray(self.read(index))

@@ -15,7 +15,18 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from epitomic.support.images import BadImageError, decode, encode, is_plain, read_bytes, resize_short, resize_square
+from epitomic.support import images
+from epitomic.support.images import (
+    BadImageError,
+    decode,
+    decode_jpeg,
+    encode,
+    is_plain,
+    read_bytes,
+    resize_short,
+    resize_square,
+)
+from tests.fuzzing import VARIANTS, mutate
 from tests.photographs import picture  # skips all without Pillow
 
 
@@ -292,3 +303,38 @@ def test_fuzzed_files_are_read_or_refused() -> None:
                 raw[at] = rng.integers(256)
             with contextlib.suppress(BadImageError):
                 assert decode(bytes(raw)).mode == "RGB"
+
+
+@pytest.mark.parametrize("subsampling", images.SUBSAMPLINGS)
+@pytest.mark.parametrize("options", [{}, {"progressive": True}, {"quality": 100}, {"quality": 5, "optimize": True}])
+def test_simplejpeg_gives_the_pixels_of_pillow(subsampling: str, options: dict[str, Any]) -> None:
+    pytest.importorskip("simplejpeg")
+    for seed, size in enumerate(((40, 32), (37, 41), (1, 9), (300, 256))):
+        raw = contents(picture(seed, seed, *size), "JPEG", subsampling=subsampling, **options)
+        assert np.array_equal(decode_jpeg(raw), np.asarray(decode(raw, upright=False)))
+
+
+def test_what_simplejpeg_leaves_to_pillow(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("simplejpeg")
+    plain = contents(picture(1), "JPEG")
+    others = [contents(picture(1).convert(mode), "JPEG") for mode in ("L", "CMYK")]
+    for raw in (*others, contents(picture(1), "PNG"), b"", plain[:2], plain[:200], plain[:-2]):
+        assert decode_jpeg(raw) is None
+    with monkeypatch.context() as patch:
+        patch.setattr(Image, "MAX_IMAGE_PIXELS", 40 * 32 - 1)
+        assert decode_jpeg(plain) is None
+    monkeypatch.setattr(images, "simplejpeg", None)
+    assert decode_jpeg(plain) is None
+
+
+@VARIANTS
+def test_damaged_jpegs_are_judged_as_pillow_judges_them(variants: int) -> None:
+    """Where simplejpeg gives pixels, Pillow gives the same."""
+    pytest.importorskip("simplejpeg")
+    raw, rng = contents(picture(1), "JPEG", subsampling="4:2:0"), np.random.default_rng(7)
+    for _ in range(variants):
+        damaged = mutate(raw, rng)
+        pixels = decode_jpeg(damaged)
+        if pixels is not None:
+            with contextlib.suppress(BadImageError):  # Pillow also refuses odd headers, which `prepare` never stores
+                assert np.array_equal(pixels, np.asarray(decode(damaged, upright=False)))

@@ -23,7 +23,7 @@ def add_workers(parser: argparse._ActionsContainer) -> None:
         "--workers",
         type=whole(0),
         metavar="N",
-        help="processes that read photographs (default: half the cores)",
+        help="processes that read photographs, for each process that trains (default: half the cores, at most 8)",
     )
 
 

@@ -120,7 +120,7 @@ class PhotographTest:
         images, kept = [], []
         for index in torch.randperm(len(self.source), generator=generator("looked at"))[:MAX_SAMPLE].tolist():
             try:
-                images.append(torch.from_numpy(center_crop(self.source.read(index), self.crop)[0].copy()))
+                images.append(torch.from_numpy(center_crop(self.source.pixels(index), self.crop)[0].copy()))
             except BadImageError:
                 continue
             kept.append(index)
@@ -149,7 +149,7 @@ def open_test_images(
         name: Name of the image set (default: the one that the network was trained on).
         views: Views of each image of a small set, one of `VIEWS` (default: as trained).
         crops: Number of crops of each photograph, 1 or 10 (default: 10).
-        workers: Number of processes that read photographs (default: half the cores).
+        workers: Number of processes that read photographs (default: half the cores, at most 8).
         device: Device that photographs go to.
 
     Raises:

@@ -7,9 +7,10 @@ from collections import Counter
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
-from epitomic.data.photographs.crops import Photographs, center_crop, choose, random_crop, ten_crops
+from epitomic.data.photographs.crops import Photographs, center_crop, choose, mirror, random_crop, ten_crops
 from epitomic.support.images import BadImageError
 from tests.photographs import picture
 
@@ -41,7 +42,9 @@ def test_random_crops_are_uniform_and_half_are_flipped() -> None:
     image = Image.fromarray(np.stack((values // 256, values % 256, values * 0), 2).astype(np.uint8))
     config, places, flips = Photographs(crop=crop), Counter[tuple[int, int]](), 0
     for sample in range(DRAWS):
-        cut = random_crop(image, config, choose(7, 1, sample)).astype(int)
+        choice = choose(7, 1, sample)
+        straight = torch.from_numpy(random_crop(image, config, choice).copy())[None]
+        cut = mirror(straight, torch.tensor([choice.flip]))[0].numpy().astype(int)
         first, last = cut[0, 0, 0] * 256 + cut[0, 0, 1], cut[0, -1, 0] * 256 + cut[0, -1, 1]
         flips += first > last
         top, left = divmod(min(first, last), width)
@@ -53,10 +56,18 @@ def test_random_crops_are_uniform_and_half_are_flipped() -> None:
     expected = DRAWS / 15
     chi_square = sum((count - expected) ** 2 / expected for count in places.values())
     assert chi_square < 36.1  # 14 degrees of freedom, 0.1 %
-    for sample in range(20):
-        cut = random_crop(image, Photographs(crop=crop, flip=False), choose(7, 1, sample)).astype(int)
-        first, last = cut[0, 0, 0] * 256 + cut[0, 0, 1], cut[0, -1, 0] * 256 + cut[0, -1, 1]
-        assert first < last
+    for sample in range(20):  # pixels are cut as the image is
+        choice = choose(7, 1, sample)
+        assert np.array_equal(random_crop(np.asarray(image), config, choice), random_crop(image, config, choice))
+
+
+def test_the_chosen_images_of_a_batch_are_mirrored() -> None:
+    images = torch.randint(0, 256, (5, 4, 6, 3), dtype=torch.uint8)
+    chosen = torch.tensor([True, False, True, True, False])
+    expected = torch.stack(
+        [image[:, list(range(5, -1, -1))] if c else image for image, c in zip(images, chosen, strict=True)]
+    )
+    assert torch.equal(mirror(images.clone(), chosen), expected)
 
 
 def test_choices_are_a_function_of_seed_epoch_and_sample() -> None:

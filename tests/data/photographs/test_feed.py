@@ -67,14 +67,14 @@ def test_what_does_not_count_is_other_images_of_the_batch(
     images, labels = straight
     assert torch.equal(images[3, 3:], images[3, :3])
     feed = open_feed(store)
-    spoiled, read = feed.order(1)[0, 2].item(), feed.train.read
+    spoiled, read = feed.order(1)[0, 2].item(), feed.train.pixels
 
     def read_all_but_one(index: int) -> object:
         if index == spoiled:
             raise BadImageError("spoiled")
         return read(index)
 
-    monkeypatch.setattr(feed.train, "read", read_all_but_one)
+    monkeypatch.setattr(feed.train, "pixels", read_all_but_one)
     filled, known = next(feed.stream(1, 0, Part()))
     assert known.tolist() == [SKIP if place == 2 else label for place, label in enumerate(labels[0].tolist())]
     assert torch.equal(filled[2], filled[0])
@@ -121,7 +121,7 @@ def test_a_process_counts_its_own_bad_images(store: Path, monkeypatch: pytest.Mo
     def read_none(index: int) -> object:
         raise BadImageError("spoiled")
 
-    monkeypatch.setattr(feed.val, "read", read_none)
+    monkeypatch.setattr(feed.val, "pixels", read_none)
     with pytest.raises(UserError, match="2 of 2 images cannot be read"):  # of all, 2 of 15
         list(evaluation_batches(feed.val, center_crop, 20, feed.standardize, samples=torch.arange(2)))
 

@@ -63,6 +63,7 @@ def test_only_plain_files_are_kept_byte_for_byte(tmp_path: Path) -> None:
     for index in range(5):
         assert stored.contents(index).startswith(b"\xff\xd8")  # JPEG
         assert stored.read(index).size == (40, 32)
+        assert np.array_equal(stored.pixels(index), np.asarray(stored.read(index)))
         assert np.abs(np.asarray(stored.read(index)).astype(float) - np.asarray(upright)).mean() < 3
 
 

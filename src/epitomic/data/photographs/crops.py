@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
 from epitomic.support.images import BadImageError, to_array
 from epitomic.support.options import option
@@ -43,21 +44,30 @@ def choose(seed: int, epoch: int, sample: int) -> Choice:
     return Choice(top, left, flip < 0.5, (first, second, third))
 
 
-def random_crop(image: Image, config: Photographs, choice: Choice) -> Any:
-    """Returns the chosen crop, (crop, crop, 3), uint8; every place in the image is equally likely."""
+def random_crop(image: Image | Any, config: Photographs, choice: Choice) -> Any:
+    """Returns the chosen crop, (crop, crop, 3), uint8; every place in the image is equally likely.
+
+    It is not mirrored: `mirror` does that on the whole batch, which is faster. The image may also be its pixels.
+    """
     height, width = _margins(image, config.crop)
     top, left = int(choice.top * (height + 1)), int(choice.left * (width + 1))
-    pixels = _cut(image, top, left, config.crop)
-    return pixels[:, ::-1] if config.flip and choice.flip else pixels
+    return _cut(image, top, left, config.crop)
 
 
-def center_crop(image: Image, crop: int) -> Any:
+def mirror(images: Tensor, chosen: Tensor) -> Tensor:
+    """Mirrors the chosen images, (N,) bool, of a batch, (N, H, W, 3), left to right, in place and on its device."""
+    places = chosen.nonzero().flatten().to(images.device, non_blocking=True)
+    images[places] = images[places].flip(2)
+    return images
+
+
+def center_crop(image: Image | Any, crop: int) -> Any:
     """Returns the centre, (1, crop, crop, 3), uint8; an odd margin is smaller above and on the left."""
     height, width = _margins(image, crop)
     return _cut(image, height // 2, width // 2, crop)[None]
 
 
-def ten_crops(image: Image, crop: int) -> Any:
+def ten_crops(image: Image | Any, crop: int) -> Any:
     """Returns the centre, the four corners and the mirror images of these five, (10, crop, crop, 3), uint8."""
     import numpy as np
 
@@ -67,12 +77,15 @@ def ten_crops(image: Image, crop: int) -> Any:
     return np.concatenate((crops, crops[:, :, ::-1]))
 
 
-def _margins(image: Image, crop: int) -> tuple[int, int]:
+def _margins(image: Any, crop: int) -> tuple[int, int]:
     """Returns how many pixels the image is higher and wider than the crop."""
-    if min(image.size) < crop:
-        raise BadImageError(f"{image.width} x {image.height} pixels are smaller than the crop of {crop}")
-    return image.height - crop, image.width - crop
+    height, width = image.shape[:2] if hasattr(image, "shape") else (image.height, image.width)
+    if min(height, width) < crop:
+        raise BadImageError(f"{width} x {height} pixels are smaller than the crop of {crop}")
+    return height - crop, width - crop
 
 
-def _cut(image: Image, top: int, left: int, crop: int) -> Any:
+def _cut(image: Any, top: int, left: int, crop: int) -> Any:
+    if hasattr(image, "shape"):
+        return image[top : top + crop, left : left + crop]
     return to_array(image.crop((left, top, left + crop, top + crop)))

@@ -22,8 +22,15 @@ from torch import Tensor
 
 from epitomic.data.feed import SKIP, Batch, Part
 from epitomic.data.photographs.color import ColorStatistics
-from epitomic.data.photographs.crops import Photographs, center_crop, choose, random_crop
-from epitomic.data.photographs.loading import BadImages, ImageSource, Problems, load_in_order, to_numbers
+from epitomic.data.photographs.crops import Photographs, center_crop, choose, mirror, random_crop
+from epitomic.data.photographs.loading import (
+    BadImages,
+    ImageSource,
+    Problems,
+    load_in_order,
+    shared_bytes,
+    to_numbers,
+)
 from epitomic.data.photographs.views import evaluation_batches
 from epitomic.support.images import BadImageError
 from epitomic.support.rng import generator
@@ -92,10 +99,11 @@ class PhotographFeed:
         order = self.order(epoch)[batch:]
         pieces = [row[places] for row in order for places in part.slices(self.batch_size)]
         read = partial(_read_piece, self.train, self.config, self.seed, epoch)
-        for images, labels, normal, problems in load_in_order(read, pieces, self.workers, part.device):
+        for images, labels, flips, normal, problems in load_in_order(read, pieces, self.workers, part.device):
             self.bad.note(problems)
             noise = normal @ self.noise.T if self.config.color_noise else None
-            yield to_numbers(images.to(part.device, non_blocking=True), self.standardize, noise), labels
+            images = mirror(images.to(part.device, non_blocking=True), flips)  # bytes until they are on the device
+            yield to_numbers(images, self.standardize, noise), labels
 
     def validation(self, part: Part) -> Iterable[Batch]:
         """Returns this process's share of the validation images, by their centre crops."""
@@ -118,11 +126,17 @@ class PhotographFeed:
 
 def _read_piece(
     source: ImageSource, config: Photographs, seed: int, epoch: int, piece: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Problems]:
-    """Returns images, (N, H, W, 3) bytes, labels, (N,), normal numbers for the noise, (N, 3), and problems."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Problems]:
+    """Reads one piece of a batch.
+
+    Returns images, (N, H, W, 3) bytes, labels, (N,), which to mirror, (N,), normal numbers for the noise, (N, 3), and
+    problems.
+    """
     samples = piece.tolist()
-    images = torch.zeros(len(samples), config.crop, config.crop, 3, dtype=torch.uint8)
-    labels, noise = torch.full((len(samples),), SKIP), torch.zeros(len(samples), 3)
+    images = shared_bytes(len(samples), config.crop, config.crop, 3)
+    pixels = images.numpy()
+    labels, flips = torch.full((len(samples),), SKIP), torch.zeros(len(samples), dtype=torch.bool)
+    noise = torch.zeros(len(samples), 3)
     problems: Problems = []
     good: list[int] = []
     bad: list[int] = []
@@ -130,15 +144,15 @@ def _read_piece(
         sample = number if number >= 0 else ~number
         choice = choose(seed, epoch, sample)
         try:
-            images[place].numpy()[:] = random_crop(source.read(sample), config, choice)
+            pixels[place] = random_crop(source.pixels(sample), config, choice)
         except BadImageError as error:
             problems.append((source.name(sample), str(error)))
             bad.append(place)
             continue
-        noise[place] = torch.tensor(choice.noise)
+        noise[place], flips[place] = torch.tensor(choice.noise), config.flip and choice.flip
         good.append(place)
         if number >= 0:
             labels[place] = source.labels[sample]
     for place, other in zip(bad, itertools.cycle(good)):  # if no image is good, zeros stay
-        images[place], noise[place] = images[other], noise[other]
-    return images, labels, noise, problems
+        images[place], noise[place], flips[place] = images[other], noise[other], flips[other]
+    return images, labels, flips, noise, problems

@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from epitomic.support.errors import UserError
-from epitomic.support.images import SUFFIXES, decode, read_bytes, resize_short
+from epitomic.support.images import SUFFIXES, decode, read_bytes, resize_short, to_array
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -129,3 +129,7 @@ class FolderImages:
         """Reads an image, or raises `BadImageError`."""
         image = decode(read_bytes(self.listing.root / self.listing.names[index]))
         return resize_short(image, self.size) if self.size else image
+
+    def pixels(self, index: int) -> Any:
+        """Reads an image as an array, (H, W, 3) uint8, or raises `BadImageError`."""
+        return to_array(self.read(index))

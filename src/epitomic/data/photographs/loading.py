@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, get_worker_info
 
 from epitomic.data.standardisation import Standardize
 from epitomic.support.errors import UserError
@@ -46,6 +47,9 @@ class ImageSource(Protocol):
     def read(self, index: int) -> Image:
         """Reads an image, or raises `BadImageError`."""
 
+    def pixels(self, index: int) -> Any:
+        """Reads an image as an array, (H, W, 3) uint8, or raises `BadImageError`."""
+
 
 class BadImages(dict[str, str]):
     """Images that could not be read: name and reason. The first few are named on the terminal."""
@@ -59,7 +63,7 @@ class BadImages(dict[str, str]):
 
 
 def default_workers() -> int:
-    """Returns half the number of cores, from 1 to 8; the other half computes the network."""
+    """Returns half the number of cores, at least 1 and at most 8; the other half computes the network."""
     return max(1, min(8, (os.cpu_count() or 2) // 2))
 
 
@@ -83,6 +87,14 @@ def load_in_order(
             raise
         reason = str(error).splitlines()[0]
         raise UserError(f"a process that reads images has died ({reason}): try fewer --workers") from None
+
+
+def shared_bytes(*shape: int) -> Tensor:
+    """Returns zeros, uint8, that a worker process sends to its parent without copying them."""
+    if get_worker_info() is None:
+        return torch.zeros(shape, dtype=torch.uint8)
+    storage = torch.UntypedStorage._new_shared(math.prod(shape))  # a new file in memory, which is all zeros
+    return torch.empty(0, dtype=torch.uint8).set_(storage).reshape(shape)
 
 
 def _leave_signals_to_the_parent(worker: int) -> None:

@@ -27,7 +27,7 @@ from epitomic.data.photographs.color import ColorStatistics
 from epitomic.data.photographs.table import Table
 from epitomic.support.errors import UserError
 from epitomic.support.files import check_seal, read_checked, read_json, sha256, write_atomically, write_sealed
-from epitomic.support.images import BadImageError, decode, resize_short
+from epitomic.support.images import BadImageError, decode, decode_jpeg, resize_short, to_array
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -195,6 +195,14 @@ class StoreImages:
         """Reads an image, or raises `BadImageError`."""
         image = decode(self.contents(index), upright=False)  # `prepare` followed orientation tags
         return resize_short(image, self.size)
+
+    def pixels(self, index: int) -> Any:
+        """Reads an image as an array, (H, W, 3) uint8, or raises `BadImageError`."""
+        contents = self.contents(index)
+        pixels = decode_jpeg(contents)
+        if pixels is not None and min(pixels.shape[:2]) == self.size:
+            return pixels
+        return to_array(resize_short(decode(contents, upright=False), self.size))
 
     def contents(self, index: int) -> bytes:
         """Reads the bytes of an image file, or raises `BadImageError` if they do not match their checksum."""

@@ -66,7 +66,7 @@ def _read_views(source: ImageSource, views: Callable[..., Any], samples: Tensor)
     problems: Problems = []
     for sample in samples.tolist():
         try:
-            images.append(torch.from_numpy(views(source.read(sample)).copy()))
+            images.append(torch.from_numpy(views(source.pixels(sample)).copy()))
             kept.append(sample)
         except BadImageError as error:
             problems.append((source.name(sample), str(error)))
