@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
+from epitomic.bench.cases import FUSED
 from epitomic.models.pretrained import CONFIG, SHIPPED, WEIGHTS, list_pretrained
 from epitomic.reproduction.accuracy_table import OverSeeds, accuracy_table
 from epitomic.reproduction.finished_runs import FinishedRun, by_model, read_runs
@@ -177,6 +178,28 @@ def summary_cells(rows: Rows) -> Iterator[list[str]]:
         yield [*cells, quartiles(torch_calls, "speedup"), memory(training), memory(torch_calls)]
 
 
+def pairs(machine: str) -> str:
+    """Our fused pair and our epitomic layer against torch's pair in its best form, one line a layer."""
+    head = (
+        *("layer", "fused pair, training", "epitomic, training", "fused pair, forward", "epitomic, forward"),
+        *("step of the fused pair / epitomic", "memory of the fused pair", "torch's best form"),
+    )
+    rows = read_csv(RESULTS / f"pairs-{machine}" / "bench.csv")
+    return markdown_table(head, pair_cells(rows)) + measured(rows)
+
+
+def pair_cells(rows: Rows) -> Iterator[list[str]]:
+    for name in dict.fromkeys(row["name"] for row in rows):
+        same = [row for row in rows if row["name"] == name]
+        fused, ours = (
+            {mode: next(row for row in same if is_kind(row, mode, kind)) for mode in ("training", "forward")}
+            for kind in (FUSED, "auto")
+        )
+        speeds = (quartiles(kind[mode], "speedup") for mode in ("training", "forward") for kind in (fused, ours))
+        share = float(fused["training"]["ms"]) / float(ours["training"]["ms"])
+        yield [name, *speeds, f"{share:.2f}", memory(fused["training"]), fused["training"]["pair_format"]]
+
+
 def layers(machine: str) -> str:
     """Everything that was measured of each layer."""
     head = (
@@ -302,6 +325,7 @@ FIGURES: dict[str, Callable[..., str]] = {
     "highlights": highlights,
     "layers-summary": layers_summary,
     "layers": layers,
+    "pairs": pairs,
     "networks": networks,
     "result": result,
     "small-images": small_images,
