@@ -81,7 +81,7 @@ def decode(contents: bytes, *, upright: bool = True) -> Image:
 
 
 def decode_jpeg(contents: bytes) -> Any:
-    """Decodes a JPEG file by simplejpeg, about 1.5x faster than Pillow; returns (H, W, 3) uint8, or None.
+    """Decodes a JPEG file by simplejpeg, which is faster than Pillow; returns (H, W, 3) uint8, or None.
 
     None means that `decode` must do it: simplejpeg is not installed, or the file is no plain JPEG in colour, or is
     damaged in any way. So limits and errors are those of `decode`, and the pixels are the same to the bit.
