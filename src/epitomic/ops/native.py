@@ -14,11 +14,11 @@ import threading
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils.weak import WeakTensorKeyDictionary
 
 from epitomic.geometry import Pair
 from epitomic.ops import library
@@ -147,7 +147,7 @@ class _Call:
                 self.tensors.pop(name, None)
                 setattr(self.pointers, name, None)
                 continue
-            dtype = {"positions": torch.uint8, "hashes": torch.int64}.get(name, torch.float32)
+            dtype = torch.uint8 if name == "positions" else torch.float32
             if not tensor.is_contiguous() or tensor.dtype != dtype or tensor.device.type != "cpu":
                 raise ValueError(f"{name} must be dense {dtype} on CPU, got {tensor.dtype} on {tensor.device}")
             self.tensors[name] = tensor
@@ -170,21 +170,20 @@ class _Call:
 
         A new ``_version``, as after a training step, means that they have changed: then nothing is kept. The same
         ``_version`` proves nothing: ``tensor.data`` and other views of the storage change a tensor without a trace. So
-        the values are hashed from the second call with one version on, as in inference. A hash costs a fraction of
-        packing. U is kept as long as the hashes agree and the tensor lives.
+        from the second call with one version on, as in inference, the values are compared bit by bit with a copy. That
+        costs a fraction of packing. U is kept as long as they agree and the storage lives.
         """
         weights = self.operands.weights
-        state = (0 if weights.is_inference() else weights._version, self.sizes, self.target, weights.shape)
-        last = _PACKED.get(weights)
+        version = 0 if weights.is_inference() else weights._version
+        state = (version, self.sizes, self.target, weights.shape, weights.storage_offset())
+        storage = weights.untyped_storage()
+        last = _PACKED.get(storage)
         if last is None or last.state != state:
-            _PACKED[weights] = _Packed(state, None, [])
+            _PACKED[storage] = _Packed(state, None, [])
             return None
-        hashes = torch.empty(self.plan.tasks[library.HASH], dtype=torch.int64, device="cpu")
-        self.bind(hashes=hashes)
-        self.run(library.HASH)
-        if last.hashes is None or not torch.equal(last.hashes, hashes):
+        if last.copy is None or not _same_bits(last.copy, weights):
             groups = [self.packed(i, weights.new_empty(self.plan.u)) for i in range(self.plan.output_groups)]
-            last = _PACKED[weights] = _Packed(state, hashes, groups)
+            last = _PACKED[storage] = _Packed(state, weights.detach().clone(), groups)
         return last.groups
 
     def run(self, which: int) -> None:
@@ -222,12 +221,25 @@ class _Packed(NamedTuple):
     """U of the weights of an earlier call, and what tells whether it still fits."""
 
     state: tuple[Any, ...]
-    hashes: Tensor | None
+    copy: Tensor | None  # of the weights
     groups: list[Tensor]
 
 
-# Packed weights by tensor, not by value. An entry is dropped with its tensor.
-_PACKED: Any = WeakTensorKeyDictionary()
+# Packed weights by storage. An entry is dropped with its storage. A weak reference to the tensor itself would forbid
+# torch to swap it, which `torch.__future__.set_swap_module_params_on_conversion` asks for.
+_PACKED: WeakKeyDictionary[torch.UntypedStorage, _Packed] = WeakKeyDictionary()
+
+
+def _same_bits(a: Tensor, b: Tensor) -> bool:
+    """Returns whether two dense tensors of one shape hold the same bits, by C's ``memcmp``, which is fastest."""
+    return _memcmp()(a.data_ptr(), b.data_ptr(), a.numel() * a.element_size()) == 0
+
+
+@cache
+def _memcmp() -> Any:
+    function = ctypes.CDLL(None).memcmp
+    function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
+    return function
 
 
 def _in_range(operands: Operands) -> bool:
