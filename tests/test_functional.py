@@ -15,9 +15,11 @@ from epitomic.geometry import Geometry
 from epitomic.ops.choice import ALGORITHMS
 from epitomic.ops.library import NATIVE
 from epitomic.ops.transforms import MAX_POINTS
+from epitomic.ops.triton.served import TRITON
 from tests.problems import Problem, assert_same, plain_problems, pool_problems, problems
 
-FAST = [a for a in ALGORITHMS if a not in ("auto", "reference", *([] if NATIVE.library else ["native"]))]
+# Those that run on every CPU. tests/ops/triton has the others.
+FAST = [a for a in ALGORITHMS if a not in ("auto", "reference", *TRITON, *([] if NATIVE.library else ["native"]))]
 
 
 # 3 x 3 filters and 2 x 2 pooling: the function, and the size of its weights.

@@ -4,5 +4,6 @@
 - `direct`: torch's own convolutions;
 - `one_convolution`: the same with one convolution for all positions;
 - `winograd`: fewer multiplications, in torch calls;
-- `native`: the same in C++.
+- `native`: the same in C++;
+- `triton`: two kernels for GPUs.
 """

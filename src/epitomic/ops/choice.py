@@ -11,8 +11,9 @@ from epitomic.geometry import Geometry, Pair, PoolGeometry, TileGeometry
 from epitomic.ops.library import why_not_native
 from epitomic.ops.tracing import in_forward_mode, needs_known_operators
 from epitomic.ops.transforms import MAX_POINTS
+from epitomic.ops.triton.served import TRITON, why_not_triton
 
-ALGORITHMS = ("auto", "reference", "direct", "one_convolution", "winograd", "native")
+ALGORITHMS = ("auto", "reference", "direct", "one_convolution", "winograd", "native", *TRITON)
 WORTHWHILE = 64  # saved work from which `winograd` wins (measured by benchmarks/auto.py)
 TRANSFORMS = 8  # cost of the native kernel's transforms of one point, counted in channels of multiplications
 DUAL_TRANSFORMS = 3.5  # the same per point of an axis, against one convolution (measured by benchmarks/auto_dual.py)
@@ -59,11 +60,15 @@ def choose_algorithm(
     check_algorithm(algorithm)
     if algorithm == "one_convolution" and not isinstance(geometry, Geometry):
         return "direct"  # these layers are one convolution already
+    if algorithm in TRITON and isinstance(geometry, TileGeometry):
+        return "direct"  # a plain convolution has no maximum to fuse
     if algorithm in ("reference", "direct", "one_convolution"):
         return algorithm
     reason = unfit
     if reason:
         pass
+    elif algorithm in TRITON:
+        reason = why_triton_cannot_serve(algorithm, geometry, input, weight, dtype)
     elif max(geometry.points) > MAX_POINTS:
         reason = f"it serves at most {MAX_POINTS} points W/e + D - 1 per axis, and here they are {geometry.points}"
     elif dtype not in (torch.float32, torch.float64):
@@ -82,6 +87,23 @@ def choose_algorithm(
     if not not_native:
         return "native" if native_wins(geometry, input, weight) else "direct"
     return "winograd" if saves_enough(geometry, weight.shape[1]) else "direct"
+
+
+def why_triton_cannot_serve(
+    algorithm: str, geometry: Sizes, input: Tensor, weight: Tensor, dtype: torch.dtype
+) -> str | None:
+    """Returns why an algorithm in Triton cannot serve a call, or None if it can. See `choose_algorithm`."""
+    if isinstance(geometry, TileGeometry):
+        return "a plain convolution has no maximum to fuse"
+    if in_forward_mode():
+        return "it has no forward-mode derivatives"
+    images, outputs = math.prod(input.shape[:-3]), weight.shape[0]
+    if isinstance(geometry, Geometry):
+        outputs *= math.prod(geometry.outputs)
+    responses = images * outputs * math.prod(geometry.output_size(input.shape[-2], input.shape[-1]))
+    elements = max(input.numel(), responses)
+    reason = why_not_triton(algorithm, geometry.pool, geometry.points, elements, dtype, input.device)
+    return reason or "its kernels are not part of this version yet"
 
 
 def native_wins(geometry: Sizes, input: Tensor, weight: Tensor) -> bool:
