@@ -15,9 +15,18 @@ def test_report_by_hand() -> None:
     report = Scores(scores, torch.tensor([0, 1, 2, 1])).report(("a", "b", "c"))
     assert (report["images"], report["errors"], report["error"]) == (4, 1, 0.25)
     assert (report["top1"], report["top5"]) == (0.75, 1.0)
+    assert report["ranks"] == "1211"
     assert report["confusion"] == [[1, 0, 0], [1, 1, 0], [0, 0, 1]]
     assert report["classes"]["b"] == {"images": 2, "recall": 0.5, "precision": 1.0}
     assert report["classes"]["a"]["precision"] == 0.5
+
+
+def test_ranks_give_both_errors() -> None:
+    scores = Scores(torch.randn(200, 12), torch.randint(0, 12, (200,)))
+    places = (scores.scores > scores.scores.gather(1, scores.labels[:, None])).sum(1) + 1
+    assert scores.ranks == "".join(str(place) if place <= 5 else "-" for place in places.tolist())
+    assert len(scores.ranks) - scores.ranks.count("1") == scores.errors
+    assert scores.ranks.count("-") == scores.top5_errors > 0
 
 
 def test_a_class_without_images() -> None:

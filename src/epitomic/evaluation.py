@@ -47,6 +47,18 @@ class Scores:
         highest = self.scores.topk(min(5, self.scores.shape[1]), dim=1).indices  # (N, 5)
         return len(self.labels) - int((highest == self.labels[:, None]).sum())
 
+    @property
+    def ranks(self) -> str:
+        """Place of the label among the scores, a character for each image: 1 to 5, or - if it is further down.
+
+        >>> Scores(torch.tensor([[0.2, 0.7, 0.1], [0.2, 0.7, 0.1]]), torch.tensor([1, 0])).ranks
+        '12'
+        """
+        highest = self.scores.topk(min(5, self.scores.shape[1]), dim=1).indices  # (N, 5)
+        found = highest == self.labels[:, None]
+        places = torch.where(found.any(1), found.int().argmax(1) + 1, 0)
+        return "".join("-12345"[place] for place in places.tolist())
+
     def confusion(self, classes: int) -> Tensor:
         """Returns the number of images by label (row) and prediction (column), (classes, classes)."""
         pairs = classes * self.labels + self.scores.argmax(1)
@@ -73,6 +85,7 @@ class Scores:
                 for i, name in enumerate(classes)
             },
             "confusion": matrix.tolist(),
+            "ranks": self.ranks,
         }
 
 

@@ -7,7 +7,7 @@
 
 A finished run leaves its recipe, facts, metrics and results in OUT/MODEL-SEED and is never trained again. Its weights
 stay in RUNS/MODEL-SEED. OUT/table.md is rewritten after each run. `mnist` and `cifar10` are for Table 6 of the paper,
-`imagenette` stands in for Table 4; for Table 5 see `epitomic transfer`.
+`imagenette` and `tiny_imagenet` stand in for Table 4; for Table 5 see `epitomic transfer`.
 """
 
 from __future__ import annotations

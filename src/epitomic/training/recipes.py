@@ -77,6 +77,18 @@ MNIST_AUG = Recipe(
     keep="last",
 )
 
+# The paper's protocol for ImageNet on ten classes and small images, in a quarter of an hour on one core.
+IMAGENETTE = replace(
+    PAPER,
+    data=Data(name="imagenette"),
+    model=Model(name="epitomic", width=0.25),
+    schedule=Schedule(name="linear"),
+    photographs=Photographs(crop=112, size=128, flip=True, color_noise=0.1),
+    batch_size=32,
+    epochs=16,
+    keep="last",
+)
+
 RECIPES: dict[str, Recipe] = {
     # The demonstration: its 1,797 images of 8 x 8 pixels ship with scikit-learn.
     "digits": Recipe(
@@ -124,16 +136,13 @@ RECIPES: dict[str, Recipe] = {
         photographs=Photographs(crop=220, size=256, flip=True, color_noise=0.1),
         epochs=90,
     ),
-    # The same protocol on ten classes and small images, in a quarter of an hour on one core.
-    "imagenette": replace(
-        PAPER,
-        data=Data(name="imagenette"),
-        model=Model(name="epitomic", width=0.25),
-        schedule=Schedule(name="linear"),
-        photographs=Photographs(crop=112, size=128, flip=True, color_noise=0.1),
-        batch_size=32,
-        epochs=16,
-        keep="last",
+    "imagenette": IMAGENETTE,
+    # A hundred classes, enough for a top-5 error. The images have 64 pixels, so 96 lose nothing and cost half of 128.
+    "tiny_imagenet": replace(
+        IMAGENETTE,
+        data=Data(name="tiny_imagenet"),
+        photographs=Photographs(crop=84, size=96, flip=True, color_noise=0.1),
+        epochs=12,
     ),
 }
 

@@ -16,7 +16,7 @@ from epitomic.support.errors import UserError
 from epitomic.support.images import need_images
 from epitomic.support.options import from_dict
 
-PHOTOGRAPHS = ("imagenet", "imagenette", "photographs")  # names of sets; "photographs" is for a user's own
+PHOTOGRAPHS = ("imagenet", "imagenette", "tiny_imagenet", "photographs")  # "photographs" is for a user's own
 
 
 def open_photographs(
