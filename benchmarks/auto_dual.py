@@ -1,6 +1,6 @@
 """Where our kernel beats torch's layers: the measurements behind `ops.choice.native_wins`, for pairs and plain layers.
 
-    python benchmarks/auto_dual.py [--repetitions 7] [--csv FILE]
+    python benchmarks/auto_dual.py [--repetitions 7] [--dtype bfloat16] [--csv FILE]
 
 Each geometry runs a training step with ``algorithm="auto"``, with ``"native"``, and with ``"direct"``, which is torch's
 own calls, all in channels_last and interleaved. The rule must never cost more than 5 %: "auto" is the time of
@@ -40,13 +40,15 @@ def step(call: Callable[..., Tensor], inputs: list[Tensor], dy: Tensor) -> None:
     torch.autograd.grad(call(*inputs), inputs, dy)
 
 
-def measure(geometry: tuple[str, int, int, int, int, int, int], repetitions: int) -> dict[str, float]:
+def measure(
+    geometry: tuple[str, int, int, int, int, int, int], repetitions: int, dtype: torch.dtype
+) -> dict[str, float]:
     """Returns the milliseconds of each algorithm, and how much faster ours are than torch's calls."""
     kind, kernel, pool, channels, filters, size, batch = geometry
     torch.manual_seed(0)
-    x = torch.randn(batch, channels, size, size).contiguous(memory_format=torch.channels_last).requires_grad_()
-    weight = torch.randn(filters, channels, kernel, kernel).contiguous(memory_format=torch.channels_last)
-    inputs = [x, weight.requires_grad_(), torch.randn(filters, requires_grad=True)]
+    x, weight = torch.randn(batch, channels, size, size), torch.randn(filters, channels, kernel, kernel)
+    x, weight = (t.to(dtype).contiguous(memory_format=torch.channels_last) for t in (x, weight))
+    inputs = [t.requires_grad_() for t in (x, weight, torch.randn(filters).to(dtype))]
     options = {"padding": kernel // 2, **({"pool_size": pool} if kind == "pair" else {})}
     function = max_pool_conv2d if kind == "pair" else winograd_conv2d
     dy = torch.randn_like(function(*inputs, **options))  # type: ignore[operator]
@@ -59,12 +61,13 @@ def measure(geometry: tuple[str, int, int, int, int, int, int], repetitions: int
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--repetitions", type=int, default=7)
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--csv", type=Path)
     args = parser.parse_args()
     rows, facts = [], timing_facts()
     print("kind   W  D    C    K  px  batch  torch ms  native   auto")
     for geometry in geometries():
-        result = measure(geometry, args.repetitions)
+        result = measure(geometry, args.repetitions, getattr(torch, args.dtype))
         rows.append((geometry, result))
         kind, kernel, pool, channels, filters, size, batch = geometry
         print(

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from epitomic.geometry import Geometry, PoolGeometry, Size, TileGeometry, as_pair, slide
 from epitomic.ops import compute
-from epitomic.ops.choice import check_algorithm, choose_algorithm, choose_tile
+from epitomic.ops.choice import check_algorithm, choose_algorithm, choose_tile, working_dtype
 from epitomic.ops.filters import check_eps
 from epitomic.ops.inputs import (
     Computed,
@@ -130,12 +130,15 @@ def epitomic_conv2d(
     if normalize:
         check_eps(eps)
     geometry.output_size(*input.shape[-2:])
-    chosen = choose_algorithm(algorithm, geometry, input, weight, compute_dtype(input))
+    dtype = compute_dtype(input)
+    chosen = choose_algorithm(algorithm, geometry, input, weight, dtype)
 
     def one_group(x: Tensor, weight: Tensor, bias: Tensor | None) -> Computed:
         return compute.epitomic(chosen, x, weight, bias, geometry, normalize, eps)
 
-    y, positions = on_batch(input, lambda x: by_groups(groups, x, weight, bias, one_group))
+    y, positions = on_batch(
+        input, working_dtype(chosen, dtype), lambda x: by_groups(groups, x, weight, bias, one_group)
+    )
     return returned(y, positions, return_positions)
 
 
@@ -250,12 +253,13 @@ def max_pool_conv2d(
     if normalize:
         check_eps(eps)
     geometry.output_size(*input.shape[-2:])
-    chosen = choose_algorithm(algorithm, geometry, input, weight, compute_dtype(input))
+    dtype = compute_dtype(input)
+    chosen = choose_algorithm(algorithm, geometry, input, weight, dtype)
 
     def on(x: Tensor) -> Computed:
         return compute.max_pool(chosen, x, weight, bias, geometry, groups, normalize, eps, return_positions)
 
-    return returned(*on_batch(input, on), return_positions)
+    return returned(*on_batch(input, working_dtype(chosen, dtype), on), return_positions)
 
 
 def winograd_conv2d(
@@ -310,7 +314,12 @@ def winograd_conv2d(
         geometry = choose_tile(kernel, rest, x.shape[-2], x.shape[-1])
     if algorithm == "reference":
         raise ValueError("algorithm='reference' is that of pooled layers; use 'direct', which is conv2d")
-    chosen = choose_algorithm(algorithm, geometry, x, weight, compute_dtype(input), unfit)
+    dtype = compute_dtype(input)
+    chosen = choose_algorithm(algorithm, geometry, x, weight, dtype, unfit)
     if chosen == "direct":
         return F.conv2d(x, weight, bias, steps, rest, dilations, groups)
-    return on_batch(x, lambda x: (compute.plain(chosen, x, weight, bias, geometry, groups), None))[0]
+
+    def on(x: Tensor) -> Computed:
+        return compute.plain(chosen, x, weight, bias, geometry, groups), None
+
+    return on_batch(x, working_dtype(chosen, dtype), on)[0]

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from epitomic.bench.cases import FUSED, Case
+from epitomic.bench.cases import FUSED, PAIR, Case
 from epitomic.bench.contest import LayerResult
 from epitomic.bench.timing import Sample
 from epitomic.cli import main
+from epitomic.ops.choice import has_bfloat16_instructions
 
 SMALL = Case("small", 4, 6, 3, 2, 2, size=9, batch=2)
 
@@ -22,8 +23,11 @@ def test_layers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "speed-up (quartiles)" in capsys.readouterr().out
     with (tmp_path / "bench.csv").open() as file:
         rows = list(csv.DictReader(file))
-    contestants = [(algorithm, mode, "2") for algorithm in ("auto", FUSED) for mode in ("forward", "training")]
-    assert [(r["algorithm"], r["mode"], r["n"]) for r in rows] == contestants
+    ours = [("auto", "float32"), (FUSED, "float32")]
+    if has_bfloat16_instructions():
+        ours += [(what, "bfloat16") for what in (PAIR, "auto", FUSED)]
+    contestants = [(*one, mode, "2") for one in ours for mode in ("forward", "training")]
+    assert [(r["algorithm"], r["dtype"], r["mode"], r["n"]) for r in rows] == contestants
     assert all(float(r["speedup"]) > 0 and r["torch"] == torch.__version__ for r in rows)
 
     assert (tmp_path / "bench.png").read_bytes().startswith(b"\x89PNG")
@@ -33,7 +37,9 @@ def test_layers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def no_timing(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The options of a benchmark that times nothing; its one result is made up."""
     sample = Sample((1.0, 2.0))
-    result = LayerResult(SMALL, "forward", "auto", False, "contiguous", sample, "contiguous", sample, sample, 1.0, 2.0)
+    result = LayerResult(
+        SMALL, "forward", "auto", False, "float32", "contiguous", sample, "contiguous", sample, sample, 1.0, 2.0
+    )
     monkeypatch.setattr("epitomic.cli.bench.run_contest", lambda *_, **__: [result])
     return ["bench", "--cases", "4x4, pool 2", "--no-memory"]
 
@@ -57,7 +63,7 @@ def test_unknown_names(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "--cases", "paper layer 7"]) == 2
     assert "unknown case 'paper layer 7': did you mean 'paper layer" in capsys.readouterr().err
     assert main(["bench", "--algorithms", "winogad"]) == 2
-    assert "did you mean 'winograd'?" in capsys.readouterr().err
+    assert "did you mean 'winograd'" in capsys.readouterr().err
     assert main(["bench", "--networks", "epitomic_smal"]) == 2
     assert "unknown network 'epitomic_smal': did you mean 'epitomic_small'" in capsys.readouterr().err
     assert main(["bnech"]) == 2

@@ -92,6 +92,7 @@ class Contestant:
     format: str  # memory format of the tensors, a key of `FORMATS`
     normalize: bool = False  # whether the epitomes are normalised (Eq. 3)
     compiled: bool = False  # whether ``torch.compile`` has the call
+    dtype: str = "float32"  # dtype of all tensors
 
 
 @dataclass
@@ -117,13 +118,15 @@ def enter(case: Case, contestant: Contestant) -> Entry:
     layout = FORMATS[contestant.format]
     generator = torch.Generator().manual_seed(0)
 
+    dtype = getattr(torch, contestant.dtype)
+
     def normal(*shape: int) -> Tensor:
-        return torch.randn(shape, generator=generator)
+        return torch.randn(shape, generator=generator).to(dtype)
 
     x = normal(case.batch, case.in_channels, case.size, case.size).contiguous(memory_format=layout)
     x.requires_grad_(not case.first)
     dy = normal(case.batch, case.out_channels, *case.output).contiguous(memory_format=layout)
-    bias = torch.zeros(case.out_channels, requires_grad=True)
+    bias = torch.zeros(case.out_channels, dtype=dtype, requires_grad=True)
     pair = contestant.what in (PAIR, FUSED)
     filters = (case.kernel, case.kernel) if pair else case.geometry.epitome
     weight = normal(case.out_channels, case.in_channels, *filters) / (case.in_channels * case.kernel**2) ** 0.5
@@ -131,7 +134,7 @@ def enter(case: Case, contestant: Contestant) -> Entry:
 
     forward: Callable[[], Tensor]
     if contestant.what == PAIR:
-        call = torch.compile(_pair) if contestant.compiled else _pair
+        call = torch.compile(_pair, dynamic=False) if contestant.compiled else _pair
         forward = partial(call, x, weight, bias, **pooling(case))
     elif contestant.what == FUSED:
         forward = partial(max_pool_conv2d, x, weight, bias, **pooling(case))

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import torch
+
 from epitomic.bench.cases import CASES, FORMATS, FUSED, PAIR, Case, Contestant, enter
 from epitomic.bench.peak_memory import peak_memory
 from epitomic.bench.timing import Sample, best_gemm, interleaved
+from epitomic.ops.choice import has_bfloat16_instructions
 from epitomic.support.console import Progress
 
 MODES = ("forward", "training")
@@ -19,8 +22,9 @@ class LayerResult:
 
     case: Case
     mode: str  # one of `MODES`
-    algorithm: str  # of our epitomic layer, or `FUSED`
+    algorithm: str  # of our epitomic layer, or `FUSED`; `PAIR` for torch's pair in bfloat16
     normalize: bool  # whether the epitomes are normalised (Eq. 3)
+    dtype: str  # "float32" or "bfloat16"; the times of torch's pair beside it are always float32's
     format: str  # our faster memory format
     milliseconds: Sample  # our times
     pair_format: str  # the pair's faster memory format, and "compiled" if ``torch.compile`` made it faster
@@ -44,6 +48,8 @@ def run_contest(
 ) -> list[LayerResult]:
     """Times the pair and each algorithm on a case, all interleaved.
 
+    On a processor with bfloat16 instructions, all of them run in bfloat16 as well, torch's pair included.
+
     Args:
         case: The layer.
         algorithms: Names of our algorithms.
@@ -53,12 +59,23 @@ def run_contest(
         memory: Measure peak memory as well.
         compiled: Whether torch's pair also runs under ``torch.compile``. Its faster form counts.
     """
-    ours = [(algorithm, norm) for algorithm in algorithms for norm in ((False, True) if normalize else (False,))]
-    ours.append((FUSED, False))
-    pairs = [Contestant(PAIR, f, compiled=c) for f in FORMATS for c in ((False, True) if compiled else (False,))]
-    contestants = list(pairs)
-    contestants += [Contestant(algorithm, f, norm) for algorithm, norm in ours for f in FORMATS]
-    entries = {c: enter(case, c) for c in contestants}
+    torch.compiler.reset()  # compile anew for each case: torch gives up after eight shapes
+    ours = [
+        Contestant(algorithm, "", norm)
+        for algorithm in algorithms
+        for norm in ((False, True) if normalize else (False,))
+    ]
+    ours.append(Contestant(FUSED, ""))
+    if has_bfloat16_instructions():
+        ours += [replace(c, dtype="bfloat16") for c in (Contestant(PAIR, ""), *ours)]
+
+    def forms(contestant: Contestant) -> list[Contestant]:
+        """Both memory formats, and for torch's pair eager and compiled."""
+        ways = (False, True) if compiled and contestant.what == PAIR else (False,)
+        return [replace(contestant, format=f, compiled=c) for f in FORMATS for c in ways]
+
+    pair_forms = forms(Contestant(PAIR, ""))
+    entries = {form: enter(case, form) for c in (Contestant(PAIR, ""), *ours) for form in forms(c)}
     functions = {(c, "forward"): entry.inference for c, entry in entries.items()}
     functions |= {(c, "training"): entry.training for c, entry in entries.items()}
     progress.update(f"{case.name}: warming up")
@@ -74,10 +91,10 @@ def run_contest(
         return min(candidates, key=lambda c: times[c, mode].median)
 
     results = []
-    for algorithm, norm in ours:
+    for contestant in ours:
         for mode in MODES:
-            pair = faster(mode, pairs)
-            best = faster(mode, [Contestant(algorithm, f, norm) for f in FORMATS])
+            pair = faster(mode, pair_forms)
+            best = faster(mode, forms(contestant))
             pair_time, our_time = times[pair, mode], times[best, mode]
             passes = 1 if mode == "forward" else 2 if case.first else 3
             measure = memory and mode == "training"
@@ -87,20 +104,25 @@ def run_contest(
                 LayerResult(
                     case=case,
                     mode=mode,
-                    algorithm=algorithm,
-                    normalize=norm,
-                    format=best.format,
+                    algorithm=contestant.what,
+                    normalize=contestant.normalize,
+                    dtype=contestant.dtype,
+                    format=_form(best),
                     milliseconds=our_time * 1e3,
-                    pair_format=pair.format + (", compiled" if pair.compiled else ""),
+                    pair_format=_form(pair),
                     pair_milliseconds=pair_time * 1e3,
                     speedup=pair_time / our_time,
                     gflops=passes * case.winograd_flops() / our_time.median / 1e9,
                     best_gemm=gemm,
-                    memory=peak_memory(case, best) if measure else None,
+                    memory=peak_memory(case, replace(best, compiled=False)) if measure else None,
                     pair_memory=peak_memory(case, replace(pair, compiled=False)) if measure else None,
                 )
             )
     return results
+
+
+def _form(contestant: Contestant) -> str:
+    return contestant.format + (", compiled" if contestant.compiled else "")
 
 
 def growth_cases() -> list[Case]:

@@ -37,7 +37,7 @@ def _measure(case: Case, contestant: Contestant) -> int:
         file.write("5")  # resets the peak
     before = _status("VmRSS")
     entry.training()
-    results = 4 * (sum(t.numel() for t in entry.inputs) + entry.dy.numel())
+    results = sum(t.numel() * t.element_size() for t in (*entry.inputs, entry.dy))
     return _status("VmHWM") - before - results
 
 

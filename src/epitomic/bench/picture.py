@@ -30,7 +30,8 @@ def save_picture(results: Sequence[LayerResult], path: Path) -> None:
 
 
 def draw_speedups(results: Sequence[LayerResult], figure: Figure) -> None:
-    """Draws bars with the quartiles as whiskers, and sets the height of the figure."""
+    """Draws bars with the quartiles as whiskers, and sets the height of the figure. Leaves out bfloat16."""
+    results = [r for r in results if r.dtype == "float32"]
     axes = figure.subplots()
     cases = list(dict.fromkeys(r.case for r in results))
     algorithms = list(dict.fromkeys((r.algorithm, r.normalize) for r in results))

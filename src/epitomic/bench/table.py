@@ -13,7 +13,7 @@ from epitomic.support.console import text_table
 
 LAYER_HEAD = ("layer", "", "", "pair ms", "our ms", "speed-up (quartiles)", "GFLOP/s", "of GEMM", "memory")
 LAYER_COLUMNS = (
-    *("mode", "algorithm", "normalize", "format", "pair_format", "n"),
+    *("mode", "algorithm", "normalize", "dtype", "format", "pair_format", "n"),
     *("ms", "ms_q1", "ms_q3", "pair_ms", "pair_ms_q1", "pair_ms_q3", "speedup", "speedup_q1", "speedup_q3"),
     *("gflops", "best_gemm_gflops", "memory_bytes", "pair_memory_bytes"),
 )
@@ -31,8 +31,8 @@ def layer_table(results: Sequence[LayerResult]) -> str:
         memory = ""
         if r.memory is not None and r.pair_memory:
             memory = f"{r.memory / r.pair_memory:.2f} ({r.memory / 1e6:.0f}/{r.pair_memory / 1e6:.0f} MB)"
-        name = f"{r.case.name}: {r.case.text()}" if r.mode == "forward" else ""
-        algorithm = r.algorithm + (" + norm" if r.normalize else "")
+        name = f"{r.case.name}: {r.case.text()}" if r.mode == "forward" and r.dtype == "float32" else ""
+        algorithm = r.algorithm + (" + norm" if r.normalize else "") + (f", {r.dtype}" if r.dtype != "float32" else "")
         times = [f"{sample.median:.1f}" for sample in (r.pair_milliseconds, r.milliseconds)]
         rows.append(
             [
@@ -63,7 +63,7 @@ def save_layers(results: Sequence[LayerResult], path: Path, facts: dict[str, str
     sizes = [field.name for field in dataclasses.fields(results[0].case)]
     rows = []
     for r in results:
-        what = (r.mode, r.algorithm, r.normalize, r.format, r.pair_format, len(r.speedup.values))
+        what = (r.mode, r.algorithm, r.normalize, r.dtype, r.format, r.pair_format, len(r.speedup.values))
         samples = (r.milliseconds, r.pair_milliseconds, r.speedup)
         numbers = [f"{value:.4g}" for s in samples for value in (s.median, *s.quartiles)]
         rates = (f"{r.gflops:.1f}", f"{r.best_gemm:.1f}", r.memory, r.pair_memory)

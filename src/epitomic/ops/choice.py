@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import torch
@@ -18,6 +19,8 @@ WORTHWHILE = 64  # saved work from which `winograd` wins (measured by benchmarks
 TRANSFORMS = 8  # cost of the native kernel's transforms of one point, counted in channels of multiplications
 DUAL_TRANSFORMS = 3.5  # the same per point of an axis, against one convolution (measured by benchmarks/auto_dual.py)
 PACKING = 16  # cost of packing the weights for the native kernel, counted in patches
+# Torch's gain from bfloat16 instructions, which our float32 kernel has to beat (measured by benchmarks/auto_dual.py).
+BFLOAT16_PAIR, BFLOAT16_PLAIN = 1.6, 2.0
 MAX_TILE = 6  # outputs per axis and patch of a plain convolution
 PLAIN_POINTS = (
     6  # its points per axis: more cost more than 10 times conv2d's accuracy (measured by benchmarks/points.py)
@@ -38,11 +41,11 @@ def choose_algorithm(
     """Returns the algorithm that ``algorithm`` means for these tensors and the dtype to compute in.
 
     ``"auto"`` is ``"native"``, ``"winograd"`` or ``"direct"``, by what was measured (docs/performance.md). The first
-    two need float32 or float64 on CPU (nothing was measured elsewhere), at most `MAX_POINTS` points per axis, and a
-    call that is not traced, exported, transformed or differentiated in forward mode. Then
+    two need float32, float64 or bfloat16 on CPU (nothing was measured elsewhere), at most `MAX_POINTS` points per axis,
+    and a call that is not traced, exported, transformed or differentiated in forward mode. Then
 
-    - ``"native"`` serves float32, where it is built and wins (`native_wins`);
-    - ``"winograd"`` serves the rest where it saves enough (`saves_enough`).
+    - ``"native"`` serves float32 and bfloat16, where it is built and wins (`native_wins`);
+    - ``"winograd"`` serves the rest where it saves enough (`saves_enough`), but not bfloat16.
 
     ``"direct"`` serves all other calls.
 
@@ -71,11 +74,11 @@ def choose_algorithm(
         reason = why_triton_cannot_serve(algorithm, geometry, input, weight, dtype)
     elif max(geometry.points) > MAX_POINTS:
         reason = f"it serves at most {MAX_POINTS} points W/e + D - 1 per axis, and here they are {geometry.points}"
-    elif dtype not in (torch.float32, torch.float64):
-        reason = f"it needs float32 or float64, and the input is {dtype}"
+    elif dtype not in (torch.float32, torch.float64, torch.bfloat16):
+        reason = f"it needs float32, float64 or bfloat16, and the input is {dtype}"
     elif in_forward_mode():  # the operator would drop the tangents without a word
         reason = "it has no forward-mode derivatives"
-    not_native = why_not_native(dtype, input.device)
+    not_native = why_not_native(working_dtype(algorithm, dtype), input.device)
     if algorithm == "native":
         reason = reason or not_native
     if algorithm != "auto":
@@ -85,8 +88,8 @@ def choose_algorithm(
     if reason or needs_known_operators() or input.device.type != "cpu":
         return "direct"
     if not not_native:
-        return "native" if native_wins(geometry, input, weight) else "direct"
-    return "winograd" if saves_enough(geometry, weight.shape[1]) else "direct"
+        return "native" if native_wins(geometry, input, weight, dtype) else "direct"
+    return "winograd" if dtype != torch.bfloat16 and saves_enough(geometry, weight.shape[1]) else "direct"
 
 
 def why_triton_cannot_serve(
@@ -106,24 +109,43 @@ def why_triton_cannot_serve(
     return reason or "its kernels are not part of this version yet"
 
 
-def native_wins(geometry: Sizes, input: Tensor, weight: Tensor) -> bool:
+def working_dtype(algorithm: str, dtype: torch.dtype) -> torch.dtype:
+    """Returns the dtype in which an algorithm computes a result of ``dtype``.
+
+    Our kernels compute bfloat16 in float32. The transforms would lose too much otherwise, and the fewer multiplications
+    outweigh the faster instructions.
+    """
+    ours = algorithm in ("auto", "winograd", "native")
+    return torch.float32 if dtype == torch.bfloat16 and ours else dtype
+
+
+def native_wins(geometry: Sizes, input: Tensor, weight: Tensor, dtype: torch.dtype = torch.float32) -> bool:
     """Whether the native kernel is faster than torch's convolutions.
 
     With epitomes it is wherever there is a maximum to take, D > 1. Against one convolution, with pooling or without, it
     has to save enough multiplications to pay for the transforms, whose share falls with the channels, and for packing
-    the weights, whose share falls with the patches.
+    the weights, whose share falls with the patches. In bfloat16 the convolution is faster if the processor has
+    instructions for it.
     """
     if isinstance(geometry, Geometry):
         return max(geometry.pool) > 1
     images = math.prod(input.shape[:-3])
     if isinstance(geometry, TileGeometry):
-        patches, step = images * geometry.patches, 1
+        patches, step, speed = images * geometry.patches, 1, BFLOAT16_PLAIN
     else:
         patches = images * math.prod(geometry.output_size(input.shape[-2], input.shape[-1]))
-        step = math.prod(geometry.stride)
+        step, speed = math.prod(geometry.stride), BFLOAT16_PAIR
+    if dtype != torch.bfloat16 or not has_bfloat16_instructions():
+        speed = 1
     transforms = DUAL_TRANSFORMS * max(geometry.points)
     overhead = transforms / (weight.shape[1] * step) + transforms / weight.shape[0] + PACKING / max(1, patches)
-    return geometry.saved > 1.2 * (1 + overhead)
+    return geometry.saved > 1.2 * speed * (1 + overhead)
+
+
+@functools.cache
+def has_bfloat16_instructions() -> bool:
+    """Whether the processor multiplies bfloat16 numbers itself (AVX512-BF16 or AMX)."""
+    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
 def saves_enough(geometry: Sizes, channels: int) -> bool:

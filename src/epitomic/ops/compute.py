@@ -53,7 +53,7 @@ def epitomic(
         filters = gather_filters(weight, geometry)
         return BY_FILTERS[algorithm](x, _normalized(filters, normalize, eps).to(x.dtype), bias, geometry.stride)
 
-    minis = mini_epitomes(weight, geometry)  # (K, C, V', V') with one of K per output channel
+    minis = mini_epitomes(weight.to(x.dtype), geometry)  # (K, C, V', V') with one of K per output channel
     gain = contrast_gain(minis, geometry, eps) if normalize else None
     x, minis, kernel, stride = stride_to_channels(x, minis, geometry, centred=normalize)
     if algorithm == "native" and has_few_channels(len(minis), minis.shape[1], kernel, geometry.pool):

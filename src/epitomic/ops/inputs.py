@@ -92,11 +92,16 @@ def compute_dtype(input: Tensor) -> torch.dtype:
     return input.dtype
 
 
-def on_batch(input: Tensor, compute: Callable[[Tensor], Computed]) -> Computed:
-    """Calls ``compute`` without autocast on a batch in the dtype to compute in. One image becomes a batch of one."""
-    batch = (input if input.dim() == 4 else input.unsqueeze(0)).to(compute_dtype(input))
+def on_batch(input: Tensor, dtype: torch.dtype, compute: Callable[[Tensor], Computed]) -> Computed:
+    """Calls ``compute`` without autocast on a batch in ``dtype``. One image becomes a batch of one.
+
+    The responses come back in the dtype that `compute_dtype` tells.
+    """
+    result = compute_dtype(input)
+    batch = (input if input.dim() == 4 else input.unsqueeze(0)).to(dtype)
     with torch.autocast(input.device.type, enabled=False) if _autocast_enabled(input) else contextlib.nullcontext():
         y, positions = compute(batch)
+    y = y.to(result)
     if input.dim() == 3:
         y, positions = y.squeeze(0), None if positions is None else positions.squeeze(0)
     return y, positions
