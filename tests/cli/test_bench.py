@@ -1,6 +1,7 @@
 """The command that times: its table, its files and its errors."""
 
 import csv
+import os
 import sys
 from pathlib import Path
 
@@ -57,6 +58,46 @@ def test_a_broken_picture_is_an_error(no_timing: list[str], tmp_path: Path, monk
     monkeypatch.setitem(sys.modules, "epitomic.bench.picture", None)  # importing it fails
     with pytest.raises(ImportError):
         main([*no_timing, "--out", str(tmp_path)])
+
+
+def test_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from epitomic.bench.image_input import can_evict, worker_counts
+    from epitomic.data.photographs.prepare import prepare
+    from tests.photographs import make_folders
+
+    monkeypatch.setattr("epitomic.bench.image_input._images_in", lambda *_: 48)  # instead of a second's worth
+    store = tmp_path / "store"
+    prepare(make_folders(tmp_path / "in"), store, size=24, workers=1)
+    words = ["bench", "--input", str(store), "--crop", "16", "--networks", "epitomic_small", "--seconds", "1"]
+    assert main([*words, "--repetitions", "1", "--out", str(tmp_path)]) == 0
+    told = capsys.readouterr().out
+    assert "cores of workers" in told
+    assert "epitomic_small  trains here" in told
+    with (tmp_path / "input.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    steps = 4 + len(worker_counts(os.cpu_count() or 1))
+    assert [row["cold"] for row in rows] == ["False"] * steps + ["True"] * steps * can_evict()
+    assert all(float(row["rate"]) > 0 and float(row["core_us"]) > 0 for row in rows)
+    rates = {row["step"]: float(row["rate"]) for row in rows if row["cold"] == "False" and row["workers"] == "0"}
+    assert rates["read"] > rates["read, decode, crop"]  # the second does the first and more
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--crop", "25"], "--crop 25 does not fit: the short side of the images is 24 pixels"),
+        (["--networks", "epitomc"], "unknown network 'epitomc'"),
+    ],
+)
+def test_input_refuses(words: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from epitomic.data.photographs.prepare import prepare
+    from tests.photographs import make_folders
+
+    prepare(make_folders(tmp_path / "in", 1, 1), tmp_path / "store", size=24, workers=1)
+    assert main(["bench", "--input", str(tmp_path / "store"), *words]) == 2
+    assert says in (told := capsys.readouterr().err)
+    assert told.count("\n") == 1
+    assert main(["bench", "--input", str(tmp_path / "none")]) == 2
 
 
 def test_unknown_names(capsys: pytest.CaptureFixture[str]) -> None:

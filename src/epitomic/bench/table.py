@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from epitomic.bench.contest import LayerResult
+from epitomic.bench.image_input import OPEN, InputResult, Need
 from epitomic.bench.networks import NetworkResult
 from epitomic.support.console import text_table
 
@@ -22,6 +23,10 @@ NETWORK_COLUMNS = (
     *("network", "twin", "input", "n", "format", "twin_format"),
     *("ms", "twin_ms", "share", "share_q1", "share_q3"),
 )
+
+INPUT_HEAD = ("step", "workers", "files", "images/s (quartiles)", "core us/image")
+INPUT_COLUMNS = ("step", "workers", "cold", "n", "rate", "rate_q1", "rate_q3", "core_us", "core_us_q1", "core_us_q3")
+RATES = (1000, 4000, 8000)  # images/s that one GPU or several may ask for
 
 
 def layer_table(results: Sequence[LayerResult]) -> str:
@@ -79,6 +84,37 @@ def save_networks(results: Sequence[NetworkResult], path: Path, facts: dict[str,
         numbers = (r.milliseconds.median, r.twin_milliseconds.median, r.share.median, *r.share.quartiles)
         rows.append([*what, *(f"{value:.4g}" for value in numbers)])
     _save(path, NETWORK_COLUMNS, rows, facts)
+
+
+def input_table(results: Sequence[InputResult]) -> str:
+    """Shows images a second and core time per image of each step; opening has seconds instead."""
+    rows = []
+    for r in results:
+        files = "cold" if r.cold else "warm"
+        if r.step == OPEN:
+            rows.append([r.step, "", files, f"{1 / r.rate.median:.3f} s", f"{r.core.median:.3f} s"])
+        else:
+            low, high = r.rate.quartiles
+            rate = f"{r.rate.median:,.0f} ({low:,.0f}-{high:,.0f})"
+            rows.append([r.step, str(r.workers or ""), files, rate, f"{1e6 * r.core.median:,.0f}"])
+    return text_table(INPUT_HEAD, rows, right=(1, 3, 4))
+
+
+def need_table(needs: Sequence[Need], core: float) -> str:
+    """Shows how many cores of workers each network keeps busy; ``core`` is the workers' core seconds per image."""
+    rows = [[n.network, f"trains here ({n.device})", f"{n.rate:,.1f}", f"{n.cores:.2f}"] for n in needs]
+    rows += [["any network", "worked out", f"{rate:,}", f"{rate * core:.1f}"] for rate in RATES]
+    return text_table(("network", "", "images/s", "cores of workers"), rows, right=(2, 3))
+
+
+def save_input(results: Sequence[InputResult], path: Path, facts: dict[str, str]) -> None:
+    """Writes the timings of the input to a CSV file, with the facts about the machine."""
+    rows = []
+    for r in results:
+        samples = (r.rate, r.core * 1e6)
+        numbers = [f"{value:.4g}" for s in samples for value in (s.median, *s.quartiles)]
+        rows.append([r.step, r.workers, r.cold, len(r.rate.values), *numbers])
+    _save(path, INPUT_COLUMNS, rows, facts)
 
 
 def _save(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]], facts: dict[str, str]) -> None:

@@ -3,18 +3,24 @@
     epitomic bench                                      the layers of the tables, with the fastest algorithm
     epitomic bench --algorithms native winograd         the native kernel, and torch calls only
     epitomic bench --networks epitomic_small            a training step of whole networks
+    epitomic bench --input data/imagenet                the input: images/s of a store, and the cores that it takes
 
 All contestants run in one process. Each repetition times every contestant once, and ratios are taken within the
 repetition. Both sides run in contiguous and in channels_last memory, and the faster time of each side counts. Torch's
 two calls also run under torch.compile. On a processor with bfloat16 instructions everything runs in bfloat16, too;
 speed-ups are always over torch's float32. "max_pool_conv2d" is the same function by our kernel. A network's name with
 @torch is the network with torch's own layers.
+
+--input times opening a store, reading, decoding and cropping its images in one process, and the whole feed with 1, 2,
+4, ... worker processes up to one per core, with its files in memory (warm) and after the system has forgotten them
+(cold). It then times a training step of a network, on the GPU if there is one, and says how many cores feed it.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -23,7 +29,16 @@ import torch
 from epitomic.bench.cases import CASES
 from epitomic.bench.contest import growth_cases, run_contest
 from epitomic.bench.networks import NETWORK_PAIRS, run_networks
-from epitomic.bench.table import layer_table, network_table, save_layers, save_networks
+from epitomic.bench.table import (
+    input_table,
+    layer_table,
+    need_table,
+    network_table,
+    save_input,
+    save_layers,
+    save_networks,
+)
+from epitomic.models import list_models
 from epitomic.ops.choice import ALGORITHMS
 from epitomic.ops.library import why_not_native
 from epitomic.support.console import Progress
@@ -41,7 +56,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--algorithms", nargs="+", default=["auto"], metavar="A", help=f"how we compute them: {', '.join(ALGORITHMS)}"
     )
     parser.add_argument("--normalize", action="store_true", help="time the normalised layers (Eq. 3) as well")
-    parser.add_argument("--repetitions", type=whole(1), default=7, metavar="N", help="timings of each contestant")
+    parser.add_argument(
+        "--repetitions",
+        type=whole(1),
+        metavar="N",
+        help="timings of each contestant (default: 7; with --input 3)",
+    )
     parser.add_argument(
         "--threads", type=whole(1), default=torch.get_num_threads(), metavar="N", help="threads of torch"
     )
@@ -52,18 +72,34 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--networks",
         nargs="*",
         metavar="NETWORK",
-        help="time whole networks against their max-pooled versions; without names, all of them (default: time layers)",
+        help="time whole networks against their max-pooled versions; without names, all of them (default: time "
+        "layers). With --input: networks to be fed (default: epitomic)",
+    )
+    parser.add_argument(
+        "--input", type=Path, metavar="STORE", help="time the input from a store that `epitomic prepare` made"
+    )
+    parser.add_argument(
+        "--crop",
+        type=whole(1),
+        metavar="PIXELS",
+        help="with --input: height and width of crops (default: 220, or less)",
+    )
+    parser.add_argument(
+        "--seconds", type=whole(1), default=3, metavar="S", help="with --input: about how long one timing lasts"
     )
     parser.add_argument(
         "--out",
         type=Path,
         metavar="DIR",
-        help="folder for bench.csv and bench.png (needs matplotlib), or for networks.csv (default: write nothing)",
+        help="folder for bench.csv and bench.png (needs matplotlib), networks.csv or input.csv (default: write none)",
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Runs the benchmark, prints its table and writes its files."""
+    args.repetitions = args.repetitions or (3 if args.input else 7)
+    if args.input:
+        return _run_input(args)
     cases = args.cases or list(CASES)
     _check_names("case", cases, CASES)
     _check_names("algorithm", args.algorithms, ALGORITHMS)
@@ -126,4 +162,39 @@ def _run_networks(args: argparse.Namespace) -> int:
     if args.out:
         save_networks(results, args.out / "networks.csv", facts)
         print(f"wrote {args.out / 'networks.csv'}")
+    return 0
+
+
+def _run_input(args: argparse.Namespace) -> int:
+    from epitomic.bench import image_input
+    from epitomic.data.photographs.store import read_index
+    from epitomic.support.images import need_images
+
+    names = args.networks or ["epitomic"]
+    _check_names("network", names, list_models())
+    need_images()
+    crop = args.crop or min(220, read_index(args.input).size)
+    torch.set_num_threads(args.threads)
+    facts, workers = timing_facts(), image_input.worker_counts(os.cpu_count() or 1)
+    with Progress(image_input.timings(workers, args.repetitions) + len(names)) as progress:
+        results = image_input.run_input(
+            args.input,
+            crop=crop,
+            workers=workers,
+            seconds=args.seconds,
+            repetitions=args.repetitions,
+            progress=progress,
+        )
+        needs = []
+        for name in names:
+            progress.update(f"a training step of {name}")
+            needs.append(image_input.measure_need(name, crop, 32, results, args.seconds))
+            progress.update("", progress.done + 1)
+    print(input_table(results))
+    if not image_input.can_evict():
+        print("This system cannot be told to forget files, so there are no cold timings.")
+    print("\n" + need_table(needs, image_input.feed_core_seconds(results)))
+    if args.out:
+        save_input(results, args.out / "input.csv", facts)
+        print(f"wrote {args.out / 'input.csv'}")
     return 0

@@ -84,13 +84,12 @@ def prepare(
     with Progress(quiet=quiet) as progress:
         progress.update(f"listing the images in {source}")
         splits = list_splits(source, lambda count: progress.update(f"listing the images in {source}: {count:,}"))
-        total = sum(len(listing.names) for listing in splits.values())
-        progress.update(f"looking for the shards in {store} that are done")
         _begin(store, splits, storage)
         works = {split: list(_deal(store, split, listing, storage)) for split, listing in splits.items()}
         flat = [work for shards in works.values() for work in shards]
         mine = flat[part[0] - 1 :: part[1]] if part else flat
-        todo = [work for work in mine if not Made.is_done(work)]
+    looking = _told(mine, f"looking for the shards in {store} that are done", quiet)
+    todo = [work for work in looking if not Made.is_done(work)]
     images, missing = (sum(len(work.names) for work in some) for some in (mine, todo))
     before, of_part = images - missing, f" of part {part[0]}/{part[1]}" if part else ""
     with Progress(images, done=before, unit="images", quiet=quiet) as progress:
@@ -103,12 +102,20 @@ def prepare(
             make_shards(todo, workers or os.cpu_count() or 1, report)
     ignored = [str(listing.root / name) for listing in splits.values() for name in listing.ignored]
     if part:
-        made = [Made.read(work.record) for work in mine]
+        made = [Made.read(work.record) for work in _told(mine, "counting the images of the part", quiet)]
         return Prepared(sum(len(m.table) for m in made), [bad for m in made for bad in m.bad], ignored)
-    with Progress(quiet=quiet) as progress:
-        progress.update(f"joining {len(flat)} shards with {total:,} images")
-        count, bad = _finish(store, splits, works, size)
+    count, bad = _finish(store, splits, works, size, quiet)
     return Prepared(count, bad, ignored)
+
+
+def _told(works: list[Work], text: str, quiet: bool) -> Iterator[Work]:
+    """Yields the shards, and shows how many images of them are done."""
+    total, done = sum(len(work.names) for work in works), 0
+    with Progress(total, unit="images", quiet=quiet) as progress:
+        for work in works:
+            yield work
+            done += len(work.names)
+            progress.update(f"{text}: {done:,}/{total:,} images", done)
 
 
 def _begin(store: Path, splits: dict[str, Listing], storage: Storage) -> None:
@@ -146,13 +153,14 @@ def _deal(store: Path, split: str, listing: Listing, storage: Storage) -> Iterat
 
 
 def _finish(
-    store: Path, splits: dict[str, Listing], works: dict[str, list[Work]], size: int
+    store: Path, splits: dict[str, Listing], works: dict[str, list[Work]], size: int, quiet: bool
 ) -> tuple[int, list[tuple[str, str]]]:
     """Writes the tables, the statistics, the list of bad images and, last, the index; returns images and bad images."""
     bad: list[tuple[str, str]] = []
     held: dict[str, list[tuple[str, Made]]] = {}
     for split, shards in works.items():
-        held[split] = [(work.file.relative_to(store).as_posix(), Made.read(work.record)) for work in shards]
+        told = _told(shards, f"joining the shards of {split}", quiet)
+        held[split] = [(work.file.relative_to(store).as_posix(), Made.read(work.record)) for work in told]
         bad.extend(entry for _, made in held[split] for entry in made.bad)
         _check_every_class(splits[split], bad)
     text = io.StringIO()

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from epitomic.data.feed import BAD_SHARE, Batch, too_many
 from epitomic.data.photographs.crops import ten_crops
-from epitomic.data.photographs.loading import BadImages, ImageSource, Problems, load_in_order, to_numbers
+from epitomic.data.photographs.loading import BadImages, ImageSource, Problems, load_in_order, shared_bytes, to_numbers
 from epitomic.data.standardisation import Standardize
 from epitomic.support.images import BadImageError
 
@@ -62,13 +62,17 @@ def evaluation_batches(
 
 def _read_views(source: ImageSource, views: Callable[..., Any], samples: Tensor) -> tuple[Tensor, Tensor, Problems]:
     """Returns views, (N, V, H, W, 3) bytes, labels, (N,), and problems. Bad images are left out."""
-    images, kept = [], []
+    kept: list[int] = []
     problems: Problems = []
+    images = torch.zeros(0, 1, 1, 1, 3, dtype=torch.uint8)
     for sample in samples.tolist():
         try:
-            images.append(torch.from_numpy(views(source.pixels(sample)).copy()))
-            kept.append(sample)
+            made = views(source.pixels(sample))  # (V, H, W, 3)
         except BadImageError as error:
             problems.append((source.name(sample), str(error)))
-    stacked = torch.stack(images) if images else torch.zeros(0, 1, 1, 1, 3, dtype=torch.uint8)
-    return stacked, source.labels[torch.tensor(kept, dtype=torch.long)], problems
+            continue
+        if not kept:
+            images = shared_bytes(len(samples), *made.shape)
+        images.numpy()[len(kept)] = made  # the one copy, from the decoder to shared memory
+        kept.append(sample)
+    return images[: len(kept)], source.labels[torch.tensor(kept, dtype=torch.long)], problems
