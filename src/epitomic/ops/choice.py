@@ -105,8 +105,7 @@ def why_triton_cannot_serve(
         outputs *= math.prod(geometry.outputs)
     responses = images * outputs * math.prod(geometry.output_size(input.shape[-2], input.shape[-1]))
     elements = max(input.numel(), responses)
-    reason = why_not_triton(algorithm, geometry.pool, geometry.points, elements, dtype, input.device)
-    return reason or "its kernels are not part of this version yet"
+    return why_not_triton(algorithm, geometry.pool, geometry.points, elements, dtype, input.device)
 
 
 def working_dtype(algorithm: str, dtype: torch.dtype) -> torch.dtype:

@@ -22,6 +22,7 @@ from epitomic.ops.reductions import (
     stride_to_channels,
 )
 from epitomic.ops.reference import epitomic_conv2d_reference, max_pool_conv2d_reference
+from epitomic.ops.triton.served import TRITON
 
 # Algorithms that take the filters of each epitome, not the epitome.
 BY_FILTERS = {"direct": match_direct, "one_convolution": match_one_convolution}
@@ -53,8 +54,14 @@ def epitomic(
         filters = gather_filters(weight, geometry)
         return BY_FILTERS[algorithm](x, _normalized(filters, normalize, eps).to(x.dtype), bias, geometry.stride)
 
-    minis = mini_epitomes(weight.to(x.dtype), geometry)  # (K, C, V', V') with one of K per output channel
+    minis = mini_epitomes(weight, geometry)  # (K, C, V', V') with one of K per output channel
+    if algorithm in TRITON and normalize:  # half precision rounds a centred epitome less
+        minis = minis.to(torch.promote_types(minis.dtype, torch.float32))
+        minis = minis - minis.mean((1, 2, 3), keepdim=True)
+    else:
+        minis = minis.to(x.dtype)
     gain = contrast_gain(minis, geometry, eps) if normalize else None
+    minis = minis.to(x.dtype)
     x, minis, kernel, stride = stride_to_channels(x, minis, geometry, centred=normalize)
     if algorithm == "native" and has_few_channels(len(minis), minis.shape[1], kernel, geometry.pool):
         pixels, windows = pixels_to_channels(x, minis, kernel, stride)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -17,8 +18,9 @@ def gather_filters(epitomes: Tensor, geometry: Geometry) -> Tensor:
 
 
 def patch_means(x: Tensor, kernel: Pair, stride: Pair) -> Tensor:
-    """Returns the mean of each patch over its W*W*C values: (N, H, W, C) -> (N, oh, ow)."""
-    return F.avg_pool2d(x.mean(3).unsqueeze(1), kernel, stride).squeeze(1).contiguous()
+    """Returns the mean of each patch over its W*W*C values, in float32 at least: (N, H, W, C) -> (N, oh, ow)."""
+    means = x.mean(3, dtype=torch.promote_types(x.dtype, torch.float32))
+    return F.avg_pool2d(means.unsqueeze(1), kernel, stride).squeeze(1).contiguous()
 
 
 def filter_means(minis: Tensor, kernel: Pair) -> Tensor:

@@ -13,19 +13,21 @@ patches have V x V pixels, and the weights are filters of W x W that take the D 
 With ``Grid.keep_all``, the kernel returns all these responses. That is a plain convolution, D x D outputs at a time.
 
 This file connects torch and the implementations: it has the operator's schema, fake kernels, autograd and memory
-formats. A new implementation needs the two functions of `Kernel` and a line in `KERNELS`.
+formats. A new implementation needs the two functions of `Kernel` and a line in `KERNELS`. Those in Triton have
+operators of their own (`triton.operator`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from epitomic.ops import native, winograd
 from epitomic.ops.operands import Gradients, Grid, Operands
+from epitomic.ops.triton.served import TRITON
 
 
 class Kernel(Protocol):
@@ -55,6 +57,10 @@ def match(
     x: Tensor, weights: Tensor, bias: Tensor | None, gain: Tensor | None, grid: Grid, implementation: str
 ) -> tuple[Tensor, Tensor]:
     """Matches (N, C, H, W) input: responses and positions, (N, K, oh, ow), in the memory format of ``x``."""
+    if implementation in TRITON:
+        from epitomic.ops.triton.operator import match_triton  # imports Triton
+
+        return match_triton(x, weights, bias, gain, grid, implementation)
     y, positions = match_operator(x, weights, bias, gain, grid.numbers(), implementation)
     return y, positions
 
@@ -119,29 +125,33 @@ def _(
     return [dx, *(x.new_empty(0) if t is None or not need else x.new_empty(t.shape) for t, need in rest)]
 
 
-def _setup_context(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]
-    x, weights, bias, gain, ctx.grid, ctx.implementation = inputs
-    y, positions = output
-    ctx.mark_non_differentiable(positions)
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(x, weights, bias, gain, positions, y if gain is not None else None)
+def register_gradient(forward: Any, backward: Any) -> None:
+    """Makes ``backward`` the gradient of ``forward``: two operators with the arguments of those above."""
+
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+        x, weights, bias, gain, ctx.grid, ctx.implementation = inputs
+        y, positions = output
+        ctx.mark_non_differentiable(positions)
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(x, weights, bias, gain, positions, y if gain is not None else None)
+
+    def gradient(ctx: Any, dy: Tensor | None, _: Tensor | None) -> tuple[Tensor | None, ...]:
+        if dy is None:
+            return (None,) * 6
+        x, weights, bias, gain, positions, y = ctx.saved_tensors
+        needs = ctx.needs_input_grad[:4]
+        grads = backward(dy, y, positions, x, weights, bias, gain, ctx.grid, needs, ctx.implementation)
+        return (*(g if need else None for g, need in zip(grads, needs, strict=True)), None, None)
+
+    def no_double_backward(ctx: Any, *_: Any) -> None:
+        instead = "use algorithm='direct' (or 'reference')"
+        raise RuntimeError(f"there is no double backward in the fast algorithms: {instead}")
+
+    forward.register_autograd(gradient, setup_context=setup_context)
+    backward.register_autograd(no_double_backward)
 
 
-def _backward(ctx, dy: Tensor | None, _: Tensor | None):  # type: ignore[no-untyped-def]
-    if dy is None:
-        return (None,) * 6
-    x, weights, bias, gain, positions, y = ctx.saved_tensors
-    needs = ctx.needs_input_grad[:4]
-    grads = match_backward(dy, y, positions, x, weights, bias, gain, ctx.grid, needs, ctx.implementation)
-    return (*(g if need else None for g, need in zip(grads, needs, strict=True)), None, None)
-
-
-def _no_double_backward(ctx, *_):  # type: ignore[no-untyped-def]
-    raise RuntimeError("there is no double backward in the fast algorithms: use algorithm='direct' (or 'reference')")
-
-
-match_operator.register_autograd(_backward, setup_context=_setup_context)
-match_backward.register_autograd(_no_double_backward)
+register_gradient(match_operator, match_backward)
 
 
 def _own(view: Tensor) -> Tensor:

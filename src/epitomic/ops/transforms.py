@@ -108,6 +108,15 @@ def _roles(patch: int, weight: int) -> tuple[Matrix, Matrix, Matrix]:
     return (output, filter, data) if patch <= weight else (output, data, filter)
 
 
+def coefficient(role: str, patch: int, weight: int, row: int, column: int) -> float:
+    """Returns one entry of a map of `Transforms` along one axis. ``role`` is ``"output"``, ``"patch"`` or ``"weight"``.
+
+    >>> coefficient("output", 1, 1, 0, 0)
+    1.0
+    """
+    return float(_roles(patch, weight)[Transforms._fields.index(role)][row][column])
+
+
 @cache
 def axis_transforms(patch: int, weight: int, dtype: torch.dtype) -> Transforms:
     """Returns the maps for patches of P values and weights of S along one axis, as CPU tensors rounded once."""
