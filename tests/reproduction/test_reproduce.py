@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import shutil
@@ -15,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from epitomic.cli import main
-from epitomic.reproduction.accuracy_table import OverSeeds
 from epitomic.reproduction.table_plans import TABLES, PlannedRun, get_table, plan_runs
 from epitomic.support.errors import UserError
 from epitomic.training.recipes import get_recipe
@@ -160,15 +158,6 @@ def test_plans_are_whole_and_grow_evenly(name: str) -> None:
     assert [one.seed for one in planned] == sorted(one.seed for one in planned)
     for one in planned:
         assert one.resolve(get_recipe(table.name)).model.name == one.model
-
-
-def test_differences_have_the_standard_error() -> None:
-    a, b = OverSeeds([0.1, 0.2, 0.3]), OverSeeds([0.5, 0.7])
-    value, error = b.minus(a)
-    assert math.isclose(value, 0.4)
-    assert error is not None
-    assert math.isclose(error, math.sqrt(0.01 / 3 + 0.02 / 2))
-    assert OverSeeds([1.0]).minus(a)[1] is None
 
 
 @pytest.mark.parametrize("name", TABLES)

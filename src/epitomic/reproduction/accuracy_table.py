@@ -1,17 +1,17 @@
 """The table of errors, from the runs that are finished so far.
 
-`epitomic reproduce mnist` and `epitomic reproduce cifar10` make our Table 6. `epitomic reproduce imagenette` makes the
-stand-in for Table 4.
+`epitomic reproduce mnist` and `epitomic reproduce cifar10` make our Table 6. `epitomic reproduce imagenette` and
+`epitomic reproduce tiny_imagenet` make the stand-ins for Table 4.
 """
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from epitomic.evaluation import OTHER_WAYS
+from epitomic.reproduction.comparison import over_images, signed, smallest_difference, welch
 from epitomic.reproduction.finished_runs import FinishedRun, by_model
 from epitomic.reproduction.table_plans import TablePlan
 from epitomic.support.console import markdown_table
@@ -43,13 +43,6 @@ class OverSeeds:
         """Standard deviation over the seeds; None if there is only one."""
         return statistics.stdev(self.values) if len(self.values) > 1 else None
 
-    def minus(self, other: OverSeeds) -> tuple[float, float | None]:
-        """Returns the difference of the means, and its standard error if both have several seeds."""
-        difference = self.mean - other.mean
-        if self.spread is None or other.spread is None:
-            return difference, None
-        return difference, math.sqrt(self.spread**2 / len(self.values) + other.spread**2 / len(other.values))
-
     def __str__(self) -> str:
         return f"{100 * self.mean:.2f}" + ("" if self.spread is None else f" ± {100 * self.spread:.2f}")
 
@@ -60,7 +53,7 @@ def accuracy_table(table: TablePlan, runs: Sequence[FinishedRun]) -> str:
         return f"{table.title}: no run is finished yet.\n"
     groups = by_model(runs)
     ways = [way for way in OTHER_WAYS if all(way in run.results for run in runs)]
-    top5 = any("top5" in run.results["test"] and len(run.results["test"]["classes"]) > 10 for run in runs)
+    top5 = _has_top5(runs)
     first, *others = groups
     head = ["network", "seeds", "10-crop error, %" if "center" in ways else "test error, %"]
     head += [f"{OTHER_WAYS[way]}, %" for way in ways] + (["top-5 error, %"] if top5 else [])
@@ -71,7 +64,7 @@ def accuracy_table(table: TablePlan, runs: Sequence[FinishedRun]) -> str:
     for model, group in groups.items():
         cells = [f"`{model}`", str(len(group)), str(errors[model])]
         cells += [str(OverSeeds([run.error(way) for run in group])) for way in ways]
-        cells += [str(OverSeeds([1 - run.results["test"]["top5"] for run in group]))] if top5 else []
+        cells += [str(OverSeeds([run.top5_error for run in group]))] if top5 else []
         cells += [_difference(errors[model], errors[first]) if model != first else ""] if others else []
         cells += [
             str(OverSeeds([run.results["validation_error"] for run in group])),
@@ -80,14 +73,16 @@ def accuracy_table(table: TablePlan, runs: Sequence[FinishedRun]) -> str:
             f"{statistics.median(run.results['wall_seconds'] for run in group) / 60:.1f}",
         ]
         rows.append(cells)
+    intervals = "; differences with their 95 % interval (Welch)" if others else ""
     caption = (
-        f"{table.title}: mean ± standard deviation over seeds{'; s.e.: standard error' if others else ''}. "
+        f"{table.title}: mean ± standard deviation over seeds{intervals}. "
         f"Made by `epitomic reproduce {table.name}` on {describe_facts([run.facts for run in runs])}."
     )
     ordered = sorted(runs, key=lambda run: (run.planned.model, run.planned.seed))
     every_run = markdown_table(RUN_HEAD, map(_run_cells, ordered))
     details = f"<details><summary>Every run</summary>\n\n{every_run}\n</details>\n"
-    return f"{caption}\n\n{markdown_table(head, rows)}\n{details}"
+    compared = comparisons(table, runs)
+    return "\n".join([caption, "", markdown_table(head, rows), *([compared] if compared else []), details])
 
 
 def _run_cells(run: FinishedRun) -> list[str]:
@@ -113,6 +108,47 @@ def _median(values: Sequence[float]) -> str:
 
 
 def _difference(errors: OverSeeds, first: OverSeeds) -> str:
-    value, standard_error = errors.minus(first)
-    shown = f"{100 * value:+.2f}".replace("-0.00", "+0.00")
-    return shown + ("" if standard_error is None else f" (s.e. {100 * standard_error:.2f})")
+    """Returns the difference of the means, with its interval if both networks have several seeds."""
+    interval = welch(errors.values, first.values)
+    return signed(errors.mean - first.mean) if interval is None else str(interval)
+
+
+def comparisons(table: TablePlan, runs: Sequence[FinishedRun]) -> str:
+    """Returns the comparisons that the table is about, as Markdown; empty if it names none or lacks their runs."""
+    groups, top5 = by_model(runs), _has_top5(runs)
+    rows = []
+    for first, second in table.pairs:
+        if first in groups and second in groups:
+            rows += [_comparison(groups[first], groups[second], places) for places in ((1, 5) if top5 else (1,))]
+    if not rows:
+        return ""
+    head = ("networks", "error", "seeds", "difference over seeds", "over images", "smallest difference", "error is")
+    text = (
+        "Differences in points, each with its 95 % interval: Welch's t over seeds, and a bootstrap over test images, "
+        "paired by image, for the runs that keep the rank of each image. *Smallest difference* is what as many seeds "
+        "with this spread would find in 80 % of all cases."
+    )
+    return f"{text}\n\n{markdown_table(head, rows)}"
+
+
+def _comparison(first: Sequence[FinishedRun], second: Sequence[FinishedRun], places: int) -> list[str]:
+    both = (first, second)
+    errors = [OverSeeds([run.error() if places == 1 else run.top5_error for run in group]) for group in both]
+    interval = welch(errors[0].values, errors[1].values)
+    smallest = smallest_difference(errors[0].values, errors[1].values)
+    ranks = [[run.results["test"]["ranks"] for run in group if "ranks" in run.results["test"]] for group in both]
+    images = over_images(ranks[0], ranks[1], places)
+    return [
+        " against ".join(f"`{group[0].planned.model}`" for group in both),
+        f"top-{places}",
+        " and ".join(str(len(group)) for group in both),
+        _difference(*errors),
+        "" if images is None else str(images),
+        "" if smallest is None else f"{100 * smallest:.2f}",
+        "one seed: no verdict" if interval is None else interval.verdict,
+    ]
+
+
+def _has_top5(runs: Sequence[FinishedRun]) -> bool:
+    """Whether there are enough classes for a top-5 error."""
+    return any("top5" in run.results["test"] and len(run.results["test"]["classes"]) > 10 for run in runs)

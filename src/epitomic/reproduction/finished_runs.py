@@ -34,6 +34,11 @@ class FinishedRun:
         return float(self.results[way]["error"])
 
     @property
+    def top5_error(self) -> float:
+        """Share of test images whose class is not among the five highest scores."""
+        return 1 - float(self.results["test"]["top5"])
+
+    @property
     def epoch_cost(self) -> float:
         """Processor seconds per epoch, with validation."""
         return float(self.results["cpu_seconds"]) / float(self.results["epochs"])
