@@ -21,6 +21,7 @@ from pathlib import Path
 from epitomic.bench.cases import FUSED
 from epitomic.models.pretrained import CONFIG, SHIPPED, WEIGHTS, list_pretrained
 from epitomic.reproduction.accuracy_table import OverSeeds, accuracy_table
+from epitomic.reproduction.claims import claims_table
 from epitomic.reproduction.finished_runs import FinishedRun, by_model, read_runs
 from epitomic.reproduction.table_plans import TABLES
 from epitomic.reproduction.transfer_table import transfer_table
@@ -28,6 +29,7 @@ from epitomic.support.console import markdown_table
 from epitomic.support.files import read_json
 from epitomic.support.machine import short_commit
 from epitomic.training.recipes import get_recipe
+from epitomic.training.run_folder import RunFolder
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
@@ -239,6 +241,11 @@ def result(name: str) -> str:
     return f"{summary}\nEvery run: [results/{name}/table.md](results/{name}/table.md).\n"
 
 
+def claims(name: str) -> str:
+    """The paper's claims, tested on the runs of a table."""
+    return claims_table([RunFolder(RESULTS / name / run.planned.name) for run in finished_runs(name)])
+
+
 def small_images() -> str:
     """The tables of MNIST and CIFAR-10 in one (Table 6), one line a network."""
     head = (
@@ -247,7 +254,7 @@ def small_images() -> str:
     )
     rows = []
     for name in published_tables():
-        for model, runs in by_model(finished_runs(name)).items() if name != "imagenette" else ():
+        for model, runs in by_model(finished_runs(name)).items() if name not in ("imagenette", "tiny_imagenet") else ():
             viewed = all("plain" in run.results for run in runs)
             errors = [str(OverSeeds([run.error() for run in runs]))]
             errors.append(str(OverSeeds([run.error("plain") for run in runs])) if viewed else "")
@@ -328,6 +335,7 @@ FIGURES: dict[str, Callable[..., str]] = {
     "pairs": pairs,
     "networks": networks,
     "result": result,
+    "claims": claims,
     "small-images": small_images,
     "weights": weights,
     "reconstruction": reconstruction,
