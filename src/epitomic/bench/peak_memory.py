@@ -30,8 +30,8 @@ def peak_memory(case: Case, contestant: Contestant) -> int | None:
 
 
 def _measure(case: Case, contestant: Contestant) -> int:
-    # A small case first: libraries load and threads start before we measure. The epitomic layer runs it too, because our
-    # pair leaves small cases to torch, and the first call of our operator imports a hundred megabytes of torch.
+    # A small case first: libraries load and threads start before we measure. The epitomic layer runs it too, because
+    # our pair leaves small cases to torch, and the first call of our operator imports a hundred megabytes of torch.
     small = replace(case, in_channels=8, out_channels=8, batch=1)
     for one in (contestant, replace(contestant, what="auto", dtype="float32")):
         enter(small, one).training()
