@@ -180,6 +180,11 @@ def test_resuming_a_finished_run_changes_nothing(straight: Path) -> None:
     assert {path: path.stat().st_mtime_ns for path in straight.rglob("*")} == before
 
 
+def test_the_first_line_says_what_the_run_computes_on(tmp_path: Path) -> None:
+    begun = run(tmp_path / "run", "--epochs", "1", "--no-test")
+    assert begun.stdout.startswith("training on CPU: " if not torch.cuda.is_available() else "training on ")
+
+
 def test_a_finished_run_needs_no_checkpoint(straight: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     shutil.copytree(straight, out)

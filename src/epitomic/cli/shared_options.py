@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
+from epitomic.support.devices import ACCELERATORS
 from epitomic.support.options import whole
 
 RUN_HELP = "run folder, or name of weights that ship with the package"
@@ -33,7 +34,9 @@ def add_devices(parser: argparse._ActionsContainer) -> None:
         "--devices", type=whole(1), metavar="N", help="number of processes (default: 1; torchrun sets it)"
     )
     parser.add_argument(
-        "--accelerator", choices=("cpu", "cuda", "mps", "auto"), help="kind of device to train on (default: cpu)"
+        "--accelerator",
+        choices=ACCELERATORS,
+        help="kind of device to train on; auto is a CUDA or ROCm GPU if there is one, else the CPU (default: auto)",
     )
     add_workers(parser)
 

@@ -125,7 +125,7 @@ def _settings(args: argparse.Namespace) -> Settings:
     torchrun = "TORCHELASTIC_RUN_ID" in os.environ
     return Settings(
         data_dir=args.data_dir,
-        accelerator=args.accelerator or "cpu",
+        accelerator=args.accelerator or "auto",
         devices=int(os.environ["LOCAL_WORLD_SIZE"]) if torchrun else args.devices or 1,
         nodes=int(os.environ["GROUP_WORLD_SIZE"]) if torchrun else 1,
         workers=default_workers() if args.workers is None else args.workers,

@@ -7,6 +7,7 @@ from lightning_fabric import Fabric
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor, nn
 
+from epitomic.support.devices import resolve_accelerator
 from epitomic.support.errors import UserError
 from epitomic.training.recipe import Recipe
 from epitomic.training.setup import Settings
@@ -16,7 +17,7 @@ def create_fabric(recipe: Recipe, settings: Settings) -> Fabric:
     """Returns Lightning Fabric for the devices of the settings; it is not launched yet."""
     try:
         return Fabric(
-            accelerator=settings.accelerator,
+            accelerator=resolve_accelerator(settings.accelerator),
             devices=settings.devices,
             num_nodes=settings.nodes,
             strategy="ddp" if settings.devices * settings.nodes > 1 else "auto",

@@ -19,7 +19,7 @@ class Settings:
 
     Attributes:
         data_dir: Folder of the image sets; see `data.location.data_root` for the default.
-        accelerator: Kind of device: ``"cpu"``, ``"cuda"``, ``"mps"`` or ``"auto"``.
+        accelerator: Kind of device: ``"auto"`` (see `support.devices`), ``"cpu"``, ``"cuda"`` or ``"mps"``.
         devices: Number of processes on this machine.
         nodes: Number of machines.
         workers: Number of worker processes with which each process reads photographs.
@@ -29,7 +29,7 @@ class Settings:
     """
 
     data_dir: str | None = None
-    accelerator: str = "cpu"
+    accelerator: str = "auto"
     devices: int = 1
     nodes: int = 1
     workers: int = 1

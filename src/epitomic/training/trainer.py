@@ -22,6 +22,7 @@ from epitomic.data.feed import BAD_SHARE, SKIP, Batch, Part, too_many
 from epitomic.evaluation import score
 from epitomic.models import FitsImages, create_model, save_pretrained
 from epitomic.models.dropout import key_dropout
+from epitomic.support.devices import describe_device
 from epitomic.support.errors import UserError
 from epitomic.support.options import from_dict, to_dict
 from epitomic.training import checkpoint
@@ -102,9 +103,9 @@ class Trainer:
             UserError: If the loss or a weight is no longer finite, or a file cannot be written.
         """
         recipe, state = self.recipe, self.state
+        processes = self.fabric.world_size
         if self.main:
-            processes, images = self.fabric.world_size, self.feed.fingerprint
-            self.run.begin(recipe, processes=processes, first_step=self.step, images=images)
+            self.run.begin(recipe, processes=processes, first_step=self.step, images=self.feed.fingerprint)
         steps, quiet = recipe.epochs * len(self.feed), self.settings.quiet or not self.main
         clock, saved = Clock(state.seconds, state.cpu_seconds), time.monotonic()
         self.wrapped.train()
@@ -113,6 +114,7 @@ class Trainer:
             StopSignals() as stop,
             TrainingProgress(recipe.epochs, steps, self.step, recipe.batch_size, quiet=quiet) as progress,
         ):
+            progress.say("training on " + describe_device(self.fabric.device, self.settings.accelerator, processes))
             while state.epoch < recipe.epochs and not self.rate.finished:
                 stream = self.feed.stream(state.epoch, state.batch, self.part)
                 while state.batch < len(self.feed):
