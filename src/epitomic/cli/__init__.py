@@ -43,6 +43,7 @@ GROUPS = {
     },
     "this machine": {
         "info": "versions, processor, and which kernels are in use here",
+        "doctor": "checks of every algorithm on this device, and a table to paste into an issue",
         "bench": "timings of the layer against conv2d + max_pool2d, side by side",
     },
 }

@@ -15,6 +15,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints what a bug report should contain."""
+    print(facts_table())
+    return 0
+
+
+def facts_table() -> str:
+    """Returns versions, processor and kernels, one to a line."""
     facts = timing_facts()
     if NATIVE.library is None:
         kernel = f"no: {NATIVE.reason}"
@@ -29,6 +35,4 @@ def run(args: argparse.Namespace) -> int:
         "winograd": "yes, for CPU float64" + ("" if NATIVE.library else " and float32"),
         "direct": "yes, for everything else: other devices and dtypes, more than 8 points per axis, export",
     }
-    for name, value in rows.items():
-        print(f"{name:<12}{value}")
-    return 0
+    return "\n".join(f"{name:<12}{value}" for name, value in rows.items())

@@ -28,6 +28,17 @@ def add_workers(parser: argparse._ActionsContainer) -> None:
     )
 
 
+def add_device(parser: argparse._ActionsContainer) -> None:
+    """Adds ``--device`` for one device."""
+    parser.add_argument(
+        "--device",
+        default="auto",
+        metavar="NAME",
+        help="device to compute on, such as cpu, cuda:1 or mps; auto is a CUDA or ROCm GPU if there is one, else the "
+        "CPU (default: auto)",
+    )
+
+
 def add_devices(parser: argparse._ActionsContainer) -> None:
     """Adds the options that say where to train; each is None unless it is given."""
     parser.add_argument(
