@@ -76,7 +76,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "layers). With --input: networks to be fed (default: epitomic)",
     )
     parser.add_argument(
-        "--input", type=Path, metavar="STORE", help="time the input from a store that `epitomic prepare` made"
+        "--input",
+        type=Path,
+        metavar="STORE",
+        help="time the input from a store that `epitomic prepare` made (default: time layers)",
     )
     parser.add_argument(
         "--crop",
