@@ -8,7 +8,9 @@
 # make test-processes   the tests that start processes, again and again: none may ever fail by chance
 # make test-lowest      all tests with the lowest versions that pyproject.toml allows (constraints/lowest.txt)
 # make test-newest      all tests with the newest versions (constraints/newest.txt)
+# make test-arm         the native kernel for 64-bit ARM: cross-compiled, and tested under qemu
 # make wheel            builds the wheel and tests it in an environment of its own
+# make sdist            builds the sdist and runs tests in it, unpacked
 
 PYTHON ?= python3
 VENV := .venv
@@ -16,7 +18,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/epitomic/native/*.h src/epitomic/native/*.cpp)
 
-.PHONY: install lint test test-long test-lowest test-newest test-sanitizers test-processes docs wheel demo clean
+.PHONY: install lint test test-long test-lowest test-newest test-sanitizers test-processes test-arm docs wheel sdist demo clean
 
 # Two sets of packages: `demo` installs what training and its report need, `install` also the development tools.
 # constraints.txt pins the versions that we test with; pyproject.toml states the range that we support.
@@ -68,6 +70,19 @@ test-sanitizers: install
 	ASAN_OPTIONS=detect_leaks=0 EPITOMIC_NATIVE=$(abspath $(SANITIZED)) \
 		$(BIN)/python -m pytest -p no:cacheprovider tests/ops/test_native.py tests/ops/test_library.py tests/ops/test_threads.py
 
+# Needs Debian's g++-aarch64-linux-gnu and qemu-user. The last line shows that the kernel has NEON's multiply-adds.
+ARM ?= aarch64-linux-gnu
+ARM_LIBRARY := build/arm/epitomic/native/epitomic_kernel.so
+test-arm: install
+	@command -v $(ARM)-g++ qemu-aarch64 >/dev/null || \
+		{ echo "make test-arm needs $(ARM)-g++ and qemu-aarch64 (Debian: g++-aarch64-linux-gnu, qemu-user)"; exit 2; }
+	CXX=$(ARM)-g++ EPITOMIC_BUILD=debug $(BIN)/python setup.py --quiet build_ext --build-lib build/arm --build-temp build/arm/temp
+	$(BIN)/python tests/native/write_maps.py build/arm/maps.h
+	$(ARM)-g++ -std=c++17 -O1 -pthread -Ibuild/arm tests/native/self_test.cpp $(ARM_LIBRARY) -Wl,-rpath,$(abspath $(dir $(ARM_LIBRARY))) -o build/arm/self_test
+	qemu-aarch64 -L /usr/$(ARM) build/arm/self_test
+	! qemu-aarch64 -L /usr/$(ARM) build/arm/self_test --wrong >/dev/null
+	$(ARM)-objdump -d $(ARM_LIBRARY) | grep -q 'fmla.*v[0-9]*\.4s'
+
 test-processes: install
 	BIN=$(BIN) tools/repeat_processes.sh
 
@@ -75,14 +90,30 @@ docs: install
 	$(BIN)/mkdocs build --strict
 	@echo "open site/index.html"
 
+# `pip wheel` names the wheel linux_*, which package indexes refuse. auditwheel checks which old systems the kernel runs
+# on, and names the wheel after them (manylinux). EPITOMIC_BUILD=0 gives a wheel without the kernel, for any platform.
 # The tests run outside the source tree, so that they import the wheel.
+WHEEL_TESTS := $(if $(filter 0,$(EPITOMIC_BUILD)),tests/test_functional.py,tests/ops/test_native.py tests/ops/test_library.py tests/ops/test_threads.py)
 wheel: install
-	rm -rf build/wheel dist && mkdir -p build/wheel
-	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+	rm -rf build/wheel dist && mkdir -p build/wheel dist
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/wheel .
+	@cd build/wheel && for wheel in *.whl; do case $$wheel in \
+		*linux_*) PATH="$(abspath $(BIN)):$$PATH" auditwheel repair --wheel-dir ../../dist $$wheel && auditwheel show ../../dist/*.whl;; \
+		*) cp $$wheel ../../dist;; esac; done
 	$(PYTHON) -m venv build/wheel/venv
 	build/wheel/venv/bin/python -m pip install --quiet --constraint constraints.txt torch
 	build/wheel/venv/bin/python -m pip install --quiet --constraint constraints.txt dist/epitomic-*.whl pytest hypothesis numpy
-	cp -r tests build/wheel && cd build/wheel && venv/bin/epitomic info && venv/bin/python -m pytest -q tests/ops/test_native.py tests/ops/test_library.py tests/ops/test_threads.py
+	cp -r tests build/wheel && cd build/wheel && venv/bin/epitomic info && venv/bin/python -m pytest -q $(WHEEL_TESTS)
+	@ls dist
+
+# What the sdist holds is built and tested where it is unpacked. SDIST_TESTS= (nothing) runs the whole suite.
+SDIST_TESTS ?= tests/ops tests/test_layers.py tests/test_build.py tests/test_repository.py tests/test_docs.py
+sdist: install
+	rm -rf build/sdist && mkdir -p build/sdist
+	$(BIN)/python -m build --quiet --sdist --outdir dist .
+	tar -xzf dist/epitomic-*.tar.gz -C build/sdist --strip-components 1
+	cd build/sdist && EPITOMIC_BUILD=1 $(abspath $(BIN))/python setup.py --quiet build_ext --inplace
+	cd build/sdist && PYTHONPATH=src $(abspath $(BIN))/python -m pytest $(SDIST_TESTS)
 
 demo: demo-install
 	$(BIN)/epitomic train digits --model epitomic_small --out runs/digits-$$(date +%Y%m%d-%H%M%S)

@@ -9,10 +9,14 @@ torch, so one wheel serves every version of both. The environment variable ``EPI
 - ``1`` makes a failed build an error;
 - ``debug`` adds assertions;
 - ``sanitize`` adds assertions and the address and undefined-behaviour sanitizers.
+
+A package index shows README.md, but it has none of our files. If ``EPITOMIC_REPOSITORY`` is the address of the
+repository on GitHub, the links and pictures of the packaged README lead there, to the tag of this version.
 """
 
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -30,10 +34,13 @@ REQUIRED = BUILD not in ("", "0")  # then a failed build is an error
 LIBRARY, NOTE = "epitomic_kernel.so", "not_built.txt"
 
 # Compiler flags by target, best last. The kernel is compiled once per target; native/dispatch.cpp chooses at run time.
+# `baseline` is SSE2 on x86-64 and NEON on 64-bit ARM.
 TARGETS = {"baseline": []}
-if platform.machine().lower() in ("x86_64", "amd64"):
-    TARGETS["avx2"] = ["-mavx2", "-mfma"]
-    TARGETS["avx512"] = ["-mavx512f", "-mavx512vl", "-mavx512bw", "-mavx512dq", "-mfma"]
+TARGETS_X86 = {
+    **TARGETS,
+    "avx2": ["-mavx2", "-mfma"],
+    "avx512": ["-mavx512f", "-mavx512vl", "-mavx512bw", "-mavx512dq", "-mfma"],
+}
 
 FLAGS = ["-std=c++17", "-O2", "-fPIC", "-fno-exceptions", "-fno-rtti", "-fno-math-errno", "-Wall", "-Wextra"]
 # Vectors never cross the library's interface, and GCC's own headers warn of uninitialised values.
@@ -88,8 +95,9 @@ class BuildNative(build_ext):
         compiler = list(takewhile(lambda word: not word.startswith("-"), self.compiler.compiler_so_cxx))
         if shutil.which(compiler[0]) is None:
             raise BuildError(f"no compiler: there is no {compiler[0]!r} here")
-        names = " ".join(f"X({target})" for target in TARGETS)
-        jobs = [("kernel.cpp", target, [*flags, f"-DEPITOMIC_TARGET={target}"]) for target, flags in TARGETS.items()]
+        targets = TARGETS_X86 if _machine(compiler) in ("x86_64", "amd64") else TARGETS
+        names = " ".join(f"X({target})" for target in targets)
+        jobs = [("kernel.cpp", target, [*flags, f"-DEPITOMIC_TARGET={target}"]) for target, flags in targets.items()]
         jobs.append(("dispatch.cpp", "dispatch", [f"-DEPITOMIC_TARGETS={names}"]))
 
         def compile_one(job: tuple[str, str, list[str]]) -> str:
@@ -104,6 +112,13 @@ class BuildNative(build_ext):
             objects = list(pool.map(compile_one, jobs))
         library.parent.mkdir(parents=True, exist_ok=True)
         _call([*compiler, "-shared", *extra, *objects, "-o", str(library)])
+
+
+def _machine(compiler: list[str]) -> str:
+    """Returns the machine that the compiler builds for, which may be another than this one."""
+    finished = subprocess.run([*compiler, "-dumpmachine"], capture_output=True, text=True, check=False)
+    name = finished.stdout.partition("-")[0].strip() if finished.returncode == 0 else ""
+    return (name or platform.machine()).lower()
 
 
 def _call(command: list[str]) -> None:
@@ -124,7 +139,22 @@ class PlatformWheel(bdist_wheel):
         return "py3", "none", super().get_tag()[2] if built else "any"
 
 
+def _readme() -> str:
+    """Returns README.md. With EPITOMIC_REPOSITORY, its relative links and pictures become absolute."""
+    text = Path("README.md").read_text(encoding="utf-8")
+    repository = os.environ.get("EPITOMIC_REPOSITORY", "").rstrip("/")
+    if not repository:
+        return text
+    version = re.search(r'"(.+)"', Path("src/epitomic/_version.py").read_text(encoding="utf-8"))
+    pages, files = (f"{repository}/{kind}/v{version[1]}/" for kind in ("blob", "raw"))
+    text = re.sub(r'(<img src=")(?!https?:)', rf"\1{files}", text)
+    text = re.sub(r"(!\[[^]]*\]\()(?!https?:)", rf"\1{files}", text)
+    return re.sub(r"((?<!!)\[[^]]*\]\()(?!https?:|#)", rf"\1{pages}", text)
+
+
 setup(
+    long_description=_readme(),
+    long_description_content_type="text/markdown",
     ext_modules=[Extension("epitomic.native.epitomic_kernel", [], optional=not REQUIRED)],
     cmdclass={"build_ext": BuildNative, "bdist_wheel": PlatformWheel},
 )

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
 
+import epitomic
 from epitomic.ops import library
 
 ROOT = Path(__file__).parents[1]
@@ -81,3 +84,43 @@ def test_slow_commands_say_that_the_kernel_is_missing(
     monkeypatch.setattr(cli, "NATIVE", missing)
     cli.main(["evaluate", "no-such-run"])
     assert "the native kernel is not built: no compiler: there is no 'g++' here" in capsys.readouterr().err
+
+
+def run_setup(*words: str, **environment: str) -> str:
+    command = [sys.executable, "setup.py", "--quiet", *words]
+    env = {**os.environ, "EPITOMIC_REPOSITORY": "", **environment}
+    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=True).stdout
+
+
+def test_the_sdist_has_every_file_of_the_repository(tmp_path: Path) -> None:
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if tracked.returncode:
+        pytest.skip("not a git repository")
+    run_setup("egg_info", "--egg-base", str(tmp_path), "sdist", "--dist-dir", str(tmp_path))
+    (archive,) = tmp_path.glob("epitomic-*.tar.gz")
+    with tarfile.open(archive) as file:
+        packed = {member.name.partition("/")[2] for member in file.getmembers() if member.isfile()}
+    here = {name for name in tracked.stdout.splitlines() if (ROOT / name).exists()}
+    assert not here - packed
+    assert not [name for name in packed if name.endswith((".so", ".pyc"))]
+
+
+def test_the_readme_of_a_package_leads_to_the_repository(tmp_path: Path) -> None:
+    home = "https://example.org/someone/epitomic"
+    for repository in ("", home):
+        run_setup("egg_info", "--egg-base", str(tmp_path), EPITOMIC_REPOSITORY=repository)
+        text = (tmp_path / "epitomic.egg-info" / "PKG-INFO").read_text(encoding="utf-8")
+        links = re.findall(r'<img src="([^"]+)"|\]\(([^)]+)\)', text)
+        relative = [link for pair in links for link in pair if link and not link.startswith(("https://", "#"))]
+        assert bool(relative) == (not repository)
+    assert f'<img src="{home}/raw/v{epitomic.__version__}/docs/images/idea.png"' in text
+    assert f"({home}/blob/v{epitomic.__version__}/docs/performance.md)" in text
+    assert "Description-Content-Type: text/markdown" in text
+
+
+def test_the_targets_are_those_of_the_compilers_machine(tmp_path: Path) -> None:
+    said = 'case "$*" in *dumpmachine*) echo aarch64-linux-gnu;; *) echo "$*" >> $0.log; exit 1;; esac'
+    build(tmp_path, CXX=compiler(tmp_path, said))
+    calls = (tmp_path / "c++.log").read_text()
+    assert "-DEPITOMIC_TARGET=baseline" in calls
+    assert "avx" not in calls
