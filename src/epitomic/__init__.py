@@ -39,6 +39,7 @@ __all__ = [
     "list_models",
     "max_pool_conv1d",
     "max_pool_conv2d",
+    "push_to_hub",
     "unfuse_",
     "winograd_conv2d",
 ]
@@ -46,10 +47,12 @@ __all__ = [
 LAZY = {
     **dict.fromkeys(("create_model", "from_pretrained", "list_models"), "models"),
     **dict.fromkeys(("convert_", "fold_batch_norm", "fuse_", "unfuse_"), "surgery"),
+    "push_to_hub": "sharing",
 }
 
 if TYPE_CHECKING:
     from epitomic.models import create_model, from_pretrained, list_models
+    from epitomic.sharing import push_to_hub
     from epitomic.surgery import convert_, fold_batch_norm, fuse_, unfuse_
 
 
@@ -58,7 +61,7 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    """Imports networks and surgery when they are first asked for."""
+    """Imports networks, sharing and surgery when they are first asked for."""
     if name in LAZY:
         return getattr(importlib.import_module(f"epitomic.{LAZY[name]}"), name)
     raise AttributeError(f"module 'epitomic' has no attribute {name!r}")

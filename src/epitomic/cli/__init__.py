@@ -37,6 +37,7 @@ GROUPS = {
     "deploy": {
         "models": "a list of the networks: layers, parameters, multiply-adds",
         "features": "a file with one feature vector for each image",
+        "push": "upload a network and its model card to the Hugging Face hub",
     },
     "reproduce": {
         "reproduce": "a table of the paper: trains every network with every seed",
@@ -55,6 +56,7 @@ SLOW = ("train", "evaluate", "transfer", "features", "reproduce", "bench")  # sl
 EXTRAS = {
     **dict.fromkeys(("lightning_fabric", "numpy", "pooch", "rich", "safetensors", "sklearn", "tensorboard"), "train"),
     **dict.fromkeys(("datasets", "PIL"), "images"),
+    "huggingface_hub": "hub",
     "matplotlib": "plots",
 }
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from epitomic.support.devices import ACCELERATORS
 from epitomic.support.options import whole
 
-RUN_HELP = "run folder, or name of weights that ship with the package"
+RUN_HELP = "run folder, name of weights that ship with the package, or hf://user/name on the hub"
 
 
 def add_data_dir(parser: argparse._ActionsContainer) -> None:

@@ -35,9 +35,10 @@ def create_model(
         image_size: Height and width of the images.
         width: Factor on the channels of every layer (default: 1).
         dropout: Dropout rate after the fully-connected layers.
-        pretrained: A folder that `save_pretrained` wrote, or the name of a data set for which weights of this network
-            ship with the package (`list_pretrained`). None or False means initial weights. If the weights are for
-            another number of classes, the softmax layer keeps its initial weights.
+        pretrained: A folder that `save_pretrained` wrote, the name of a data set for which weights of this network ship
+            with the package (`list_pretrained`), or a network on the Hugging Face hub, such as ``"user/name"``. None or
+            False means initial weights. If the weights are for another number of classes, the softmax layer keeps its
+            initial weights.
         **options: Further options of this model, such as ``batch_norm`` of the small ones.
 
     Returns:
@@ -70,4 +71,4 @@ def _pretrained_folder(name: str, pretrained: str | Path | bool) -> Path:
         choices = f"one of {', '.join(sets)}, which ship with the package" if sets else "none ships with the package"
         raise UserError(f"pretrained must name the weights of model {name!r}: a folder, or {choices}; got {pretrained}")
     shipped = f"{name}-{pretrained}"
-    return find_pretrained(shipped if shipped in list_pretrained() else pretrained)
+    return find_pretrained(shipped if shipped in list_pretrained() else pretrained, hub=True)

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from epitomic.models.hub import PREFIX, download, repository_of
 from epitomic.models.preprocessing import Preprocessing, PretrainedConfig
 from epitomic.models.registry import build_model, model_options
 from epitomic.support.errors import UserError
@@ -25,21 +26,29 @@ def list_pretrained() -> list[str]:
     return sorted(path.parent.name for path in SHIPPED.glob(f"*/{CONFIG}"))
 
 
-def find_pretrained(name: str | Path) -> Path:
+def find_pretrained(name: str | Path, *, revision: str | None = None, hub: bool = False) -> Path:
     """Returns the folder of a network.
 
     Args:
-        name: The folder, one of its two files, or one of `list_pretrained`.
+        name: The folder, one of its two files, one of `list_pretrained`, or ``hf://user/name`` on the Hugging Face hub.
+        revision: Branch, tag or commit of a network on the hub (default: the newest version).
+        hub: Whether ``user/name``, without ``hf://``, is on the hub too. The command line does not assume it, because
+            a misspelt folder looks the same.
 
     Raises:
         UserError: If ``name`` is none of these.
     """
-    if Path(name).is_dir():
+    repository = repository_of(name) if hub or str(name).startswith(PREFIX) else None
+    if revision is not None and repository is None:
+        raise UserError(f"a revision is for networks on the hub, such as 'user/name', not for {name}")
+    if Path(name).is_dir() and revision is None:
         return Path(name)
     if Path(name).name in (CONFIG, WEIGHTS) and Path(name).is_file():
         return Path(name).parent
     if str(name) in list_pretrained():
         return SHIPPED / str(name)
+    if repository is not None:
+        return download(repository, (CONFIG, WEIGHTS), revision)
     shipped = ", ".join(list_pretrained()) or "none"
     raise UserError(
         f"no folder {name}: a trained network is a folder that `epitomic train` made, with {CONFIG} and {WEIGHTS}, or "
@@ -68,12 +77,21 @@ def describe_pretrained(folder: str | Path, **extra: Any) -> None:
     write_json(path, {**read_json(path), **extra})
 
 
-def from_pretrained(folder: str | Path) -> nn.Module:
-    """Loads a network for evaluation from a folder that `save_pretrained` wrote, or from one of `list_pretrained`."""
-    folder = find_pretrained(folder)
-    name, options = read_config(folder)
+def from_pretrained(name: str | Path, *, revision: str | None = None) -> nn.Module:
+    """Loads a trained network for evaluation. Nothing that it loads can run code.
+
+    Args:
+        name: A folder that `save_pretrained` or a training wrote, one of `list_pretrained`, or a network on the Hugging
+            Face hub, such as ``"user/name"``. A folder of that name comes first.
+        revision: Branch, tag or commit of a network on the hub (default: the newest version).
+
+    Raises:
+        UserError: If there is no such network, or it cannot be loaded.
+    """
+    folder = find_pretrained(name, revision=revision, hub=True)
+    model_name, options = read_config(folder)
     try:
-        model = build_model(name, options)
+        model = build_model(model_name, options)
     except (UserError, TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise UserError(f"{folder / CONFIG} does not describe a network: {error}") from None
     load_weights(model, folder)

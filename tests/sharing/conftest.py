@@ -1,0 +1,27 @@
+"""Run folders made by hand, and a hub that is not the real one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fake_hub import FakeHub
+from tests.runs import folder, make_run, one_thread
+
+__all__ = ["folder", "hub", "make_run", "one_thread"]
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
+    """A hub on this machine. huggingface_hub asks it alone, and has an empty cache."""
+    constants = pytest.importorskip("huggingface_hub.constants")
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    with FakeHub().serving() as served:
+        monkeypatch.setattr(constants, "ENDPOINT", served.endpoint)
+        template = served.endpoint + "/{repo_id}/resolve/{revision}/{filename}"
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+        yield served
