@@ -22,7 +22,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--license", metavar="NAME", help="licence of the weights, such as mit (default: none is named)"
     )
     parser.add_argument("--private", action="store_true", help="make a new repository private")
-    parser.add_argument("--out", metavar="DIR", help="write the files to this folder, and upload nothing (default: upload)")
+    parser.add_argument(
+        "--out", metavar="DIR", help="write the files to this folder, and upload nothing (default: upload)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
