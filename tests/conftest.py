@@ -17,6 +17,12 @@ settings.load_profile("epitomic")
 torch.set_num_threads(2)
 
 
+@pytest.fixture(autouse=True)
+def _tuning_file(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keeps the tests away from the user's own timings."""
+    monkeypatch.setenv("EPITOMIC_TUNING", str(tmp_path_factory.getbasetemp() / "unused" / "tuning.json"))
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Adds ``--repeat N``: each test runs N times, to show what fails by chance (`make test-processes`)."""
     parser.addoption("--repeat", type=int, default=1, metavar="N", help="run each test N times")

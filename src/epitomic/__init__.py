@@ -4,6 +4,8 @@ The paper: Papandreou, "Deep Epitomic Convolutional Neural Networks", 2014, http
 """
 
 import importlib
+import sys
+import types
 from typing import TYPE_CHECKING, Any
 
 from epitomic._version import __version__
@@ -19,6 +21,7 @@ from epitomic.layers import (
     WinogradConv2d,
 )
 from epitomic.ops import flops as _flops  # noqa: F401 (for FlopCounterMode)
+from epitomic.ops.selection import SELECTION as _SELECTION
 
 __all__ = [
     "EpitomicConv1d",
@@ -29,6 +32,7 @@ __all__ = [
     "NormConv2d",
     "WinogradConv2d",
     "__version__",
+    "benchmark",
     "convert_",
     "create_model",
     "epitomic_conv1d",
@@ -51,6 +55,7 @@ LAZY = {
 }
 
 if TYPE_CHECKING:
+    benchmark: bool
     from epitomic.models import create_model, from_pretrained, list_models
     from epitomic.sharing import push_to_hub
     from epitomic.surgery import convert_, fold_batch_norm, fuse_, unfuse_
@@ -65,3 +70,24 @@ def __getattr__(name: str) -> Any:
     if name in LAZY:
         return getattr(importlib.import_module(f"epitomic.{LAZY[name]}"), name)
     raise AttributeError(f"module 'epitomic' has no attribute {name!r}")
+
+
+class _Package(types.ModuleType):
+    """This package, with an attribute that checks what it is set to."""
+
+    @property
+    def benchmark(self) -> bool:
+        """Whether ``"auto"`` times the algorithms at the first call of a shape and takes the fastest.
+
+        The results are kept in a file (docs/how-to/gpu.md). It is False at first.
+        """
+        return _SELECTION.benchmark
+
+    @benchmark.setter
+    def benchmark(self, value: bool) -> None:
+        if not isinstance(value, bool):
+            raise TypeError(f"epitomic.benchmark must be True or False, got {value!r}")
+        _SELECTION.benchmark = value
+
+
+sys.modules[__name__].__class__ = _Package

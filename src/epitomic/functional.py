@@ -10,7 +10,7 @@ from torch import Tensor
 
 from epitomic.geometry import Geometry, PoolGeometry, Size, TileGeometry, as_pair, slide
 from epitomic.ops import compute
-from epitomic.ops.choice import check_algorithm, choose_algorithm, choose_tile, working_dtype
+from epitomic.ops.choice import check_algorithm, choose_tile, working_dtype
 from epitomic.ops.filters import check_eps
 from epitomic.ops.inputs import (
     Computed,
@@ -23,6 +23,7 @@ from epitomic.ops.inputs import (
     resolve_padding,
     returned,
 )
+from epitomic.ops.selection import Call, select_algorithm
 
 
 @overload
@@ -99,8 +100,9 @@ def epitomic_conv2d(
         groups: Number of groups of channels, as in ``conv2d``.
         normalize: Whether to normalise the mean and contrast of each filter (Eq. 3).
         eps: lambda of Eq. 3.
-        algorithm: ``"auto"``, ``"reference"``, ``"direct"``, ``"one_convolution"``, ``"winograd"`` or ``"native"``. All
-            give the same result to rounding; docs/performance.md says when ``"auto"`` takes which.
+        algorithm: ``"auto"``, ``"reference"``, ``"direct"``, ``"one_convolution"``, ``"winograd"``, ``"native"``,
+            ``"triton"`` or ``"triton_winograd"``. All give the same result to rounding; docs/performance.md says when
+            ``"auto"`` takes which.
         return_positions: Whether to return, too, where in the epitome each maximum was.
 
     Returns:
@@ -130,16 +132,17 @@ def epitomic_conv2d(
     if normalize:
         check_eps(eps)
     geometry.output_size(*input.shape[-2:])
-    dtype = compute_dtype(input)
-    chosen = choose_algorithm(algorithm, geometry, input, weight, dtype)
 
-    def one_group(x: Tensor, weight: Tensor, bias: Tensor | None) -> Computed:
-        return compute.epitomic(chosen, x, weight, bias, geometry, normalize, eps)
+    def run(algorithm: str, input: Tensor, weight: Tensor, bias: Tensor | None, positions: bool) -> Computed:
+        def one_group(x: Tensor, weight: Tensor, bias: Tensor | None) -> Computed:
+            return compute.epitomic(algorithm, x, weight, bias, geometry, normalize, eps)
 
-    y, positions = on_batch(
-        input, working_dtype(chosen, dtype), lambda x: by_groups(groups, x, weight, bias, one_group)
-    )
-    return returned(y, positions, return_positions)
+        dtype = working_dtype(algorithm, compute_dtype(input))
+        return on_batch(input, dtype, lambda x: by_groups(groups, x, weight, bias, one_group))
+
+    call = Call(geometry, input, weight, bias, compute_dtype(input), normalize, return_positions, run)
+    chosen = select_algorithm(algorithm, call)
+    return returned(*run(chosen, input, weight, bias, return_positions), return_positions)
 
 
 @overload
@@ -222,8 +225,9 @@ def max_pool_conv2d(
         ceil_mode: Whether windows that hang over the end count, too.
         normalize: Whether to normalise the mean and contrast of each filter (Eq. 3).
         eps: lambda of Eq. 3.
-        algorithm: ``"auto"``, or one of ``"reference"``, ``"direct"``, ``"winograd"``, ``"native"``. All give the same
-            result to rounding; docs/performance.md says when ``"auto"`` takes which.
+        algorithm: ``"auto"``, or one of ``"reference"``, ``"direct"``, ``"winograd"``, ``"native"``, ``"triton"``,
+            ``"triton_winograd"``. All give the same result to rounding; docs/performance.md says when ``"auto"`` takes
+            which.
         return_positions: Also return where in its window each maximum was.
 
     Returns:
@@ -253,13 +257,16 @@ def max_pool_conv2d(
     if normalize:
         check_eps(eps)
     geometry.output_size(*input.shape[-2:])
-    dtype = compute_dtype(input)
-    chosen = choose_algorithm(algorithm, geometry, input, weight, dtype)
 
-    def on(x: Tensor) -> Computed:
-        return compute.max_pool(chosen, x, weight, bias, geometry, groups, normalize, eps, return_positions)
+    def run(algorithm: str, input: Tensor, weight: Tensor, bias: Tensor | None, positions: bool) -> Computed:
+        def on(x: Tensor) -> Computed:
+            return compute.max_pool(algorithm, x, weight, bias, geometry, groups, normalize, eps, positions)
 
-    return returned(*on_batch(input, working_dtype(chosen, dtype), on), return_positions)
+        return on_batch(input, working_dtype(algorithm, compute_dtype(input)), on)
+
+    call = Call(geometry, input, weight, bias, compute_dtype(input), normalize, return_positions, run)
+    chosen = select_algorithm(algorithm, call)
+    return returned(*run(chosen, input, weight, bias, return_positions), return_positions)
 
 
 def winograd_conv2d(
@@ -314,12 +321,15 @@ def winograd_conv2d(
         geometry = choose_tile(kernel, rest, x.shape[-2], x.shape[-1])
     if algorithm == "reference":
         raise ValueError("algorithm='reference' is that of pooled layers; use 'direct', which is conv2d")
-    dtype = compute_dtype(input)
-    chosen = choose_algorithm(algorithm, geometry, x, weight, dtype, unfit)
-    if chosen == "direct":
-        return F.conv2d(x, weight, bias, steps, rest, dilations, groups)
 
-    def on(x: Tensor) -> Computed:
-        return compute.plain(chosen, x, weight, bias, geometry, groups), None
+    def run(algorithm: str, x: Tensor, weight: Tensor, bias: Tensor | None, positions: bool) -> Computed:
+        if algorithm == "direct":
+            return F.conv2d(x, weight, bias, steps, rest, dilations, groups), None
 
-    return on_batch(x, working_dtype(chosen, dtype), on)[0]
+        def on(x: Tensor) -> Computed:
+            return compute.plain(algorithm, x, weight, bias, geometry, groups), None
+
+        return on_batch(x, working_dtype(algorithm, compute_dtype(x)), on)
+
+    call = Call(geometry, x, weight, bias, compute_dtype(input), False, False, run, unfit)
+    return run(select_algorithm(algorithm, call), x, weight, bias, False)[0]

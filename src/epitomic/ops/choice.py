@@ -12,6 +12,7 @@ from epitomic.geometry import Geometry, Pair, PoolGeometry, TileGeometry
 from epitomic.ops.library import why_not_native
 from epitomic.ops.tracing import in_forward_mode, needs_known_operators
 from epitomic.ops.transforms import MAX_POINTS
+from epitomic.ops.triton.rule import Work, peaks
 from epitomic.ops.triton.served import TRITON, why_not_triton
 
 ALGORITHMS = ("auto", "reference", "direct", "one_convolution", "winograd", "native", *TRITON)
@@ -40,9 +41,10 @@ def choose_algorithm(
 ) -> str:
     """Returns the algorithm that ``algorithm`` means for these tensors and the dtype to compute in.
 
-    ``"auto"`` is ``"native"``, ``"winograd"`` or ``"direct"``, by what was measured (docs/performance.md). The first
-    two need float32, float64 or bfloat16 on CPU (nothing was measured elsewhere), at most `MAX_POINTS` points per axis,
-    and a call that is not traced, exported, transformed or differentiated in forward mode. Then
+    ``"auto"`` follows a rule. On a GPU it is that of `choose_on_gpu`. On CPU it is ``"native"``, ``"winograd"`` or
+    ``"direct"``, by what was measured (docs/performance.md). The first two need float32, float64 or bfloat16, at most
+    `MAX_POINTS` points per axis, and a call that is not traced, exported, transformed or differentiated in forward
+    mode. Then
 
     - ``"native"`` serves float32 and bfloat16, where it is built and wins (`native_wins`);
     - ``"winograd"`` serves the rest where it saves enough (`saves_enough`), but not bfloat16.
@@ -85,11 +87,27 @@ def choose_algorithm(
         if reason:
             raise ValueError(f"algorithm={algorithm!r} cannot serve this call: {reason}; use 'direct' or 'auto'")
         return algorithm
-    if reason or needs_known_operators() or input.device.type != "cpu":
+    if input.device.type != "cpu":
+        return "direct" if unfit or needs_known_operators() else choose_on_gpu(geometry, input, weight, dtype)
+    if reason or needs_known_operators():
         return "direct"
     if not not_native:
         return "native" if native_wins(geometry, input, weight, dtype) else "direct"
     return "winograd" if dtype != torch.bfloat16 and saves_enough(geometry, weight.shape[1]) else "direct"
+
+
+def choose_on_gpu(geometry: Sizes, input: Tensor, weight: Tensor, dtype: torch.dtype) -> str:
+    """Returns the algorithm that takes the least time by operations and bytes (`triton.rule`). Nothing was measured.
+
+    It is ``"direct"`` where Triton cannot serve the call, and where there is no maximum to take.
+    """
+    if isinstance(geometry, TileGeometry) or max(geometry.pool) == 1:
+        return "direct"
+    names = [name for name in TRITON if not why_triton_cannot_serve(name, geometry, input, weight, dtype)]
+    if not names:
+        return "direct"
+    work, gpu = Work.of(geometry, tuple(input.shape), tuple(weight.shape), dtype), peaks(input.device.index)
+    return min(("direct", *names), key=lambda name: work.seconds(name, gpu))
 
 
 def why_triton_cannot_serve(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
 from epitomic.geometry import Geometry, PoolGeometry
 from epitomic.ops.inputs import Computed
+
+if TYPE_CHECKING:
+    from epitomic.ops.selection import Call
 
 # Largest error by dtype, as a share of the largest value. TF32 is float32 with the precision of float16.
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 3e-2}
@@ -97,6 +100,27 @@ def what_differs(run: Run, algorithm: str, trial: Trial, truth: str = "direct") 
         if not error <= 2 * tolerance:
             return f"gradients of the {name} differ by {error:.2g} of the largest, more than {2 * tolerance:g}"
     return None
+
+
+def verify(call: Call, algorithm: str) -> str | None:
+    """Compares an algorithm with ``"direct"`` on a small problem of the call's kind.
+
+    Returns:
+        What differed, "" if nothing did, or None if there was no memory to compare them.
+    """
+    assert isinstance(call.geometry, Geometry | PoolGeometry)
+
+    def run(algorithm: str, x: Tensor, weight: Tensor, bias: Tensor | None) -> Computed:
+        return call.run(algorithm, x, weight, bias, True)
+
+    try:
+        with torch.inference_mode(False), torch.enable_grad():
+            trial = Trial.small(call.geometry, call.input, call.weight, call.bias, call.dtype)
+            return what_differs(run, algorithm, trial) or ""
+    except torch.OutOfMemoryError:
+        return None
+    except Exception as error:  # a kernel that does not compile, or crashes
+        return f"{type(error).__name__}: {(str(error).splitlines() or ['no message'])[0]}"
 
 
 def tolerance_of(dtype: torch.dtype, device: torch.device) -> float:
