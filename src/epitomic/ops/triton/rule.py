@@ -136,7 +136,7 @@ class Work(NamedTuple):
 
 
 def kind_of_products(dtype: torch.dtype) -> str:
-    """Returns how matrices are multiplied: ``"half"``; for float32 ``"tf32"`` where torch allows it, else ``"ieee"``."""
+    """Returns how matrices are multiplied: ``"half"``, ``"tf32"`` where torch allows it, or else ``"ieee"``."""
     if dtype != torch.float32:
         return "half"
     return "tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee"
