@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 
 from epitomic.bench.cases import FUSED
+from epitomic.data.photographs.open import PHOTOGRAPHS
 from epitomic.models.pretrained import CONFIG, SHIPPED, WEIGHTS, list_pretrained
 from epitomic.reproduction.accuracy_table import OverSeeds, accuracy_table
 from epitomic.reproduction.claims import claims_table
@@ -253,8 +254,8 @@ def small_images() -> str:
         *("seeds", "core minutes per run"),
     )
     rows = []
-    for name in published_tables():
-        for model, runs in by_model(finished_runs(name)).items() if name not in ("imagenette", "tiny_imagenet") else ():
+    for name in (name for name in published_tables() if get_recipe(name).data.name not in PHOTOGRAPHS):
+        for model, runs in by_model(finished_runs(name)).items():
             viewed = all("plain" in run.results for run in runs)
             errors = [str(OverSeeds([run.error() for run in runs]))]
             errors.append(str(OverSeeds([run.error("plain") for run in runs])) if viewed else "")

@@ -98,6 +98,12 @@ TABLES = {
         },
         PAPER_PAIRS,
     ),
+    # A question that the paper could not ask: does an epitomic layer help a residual network?
+    "resnets": TablePlan(
+        "resnets",
+        "Tiny-ImageNet-100, residual networks that halve the image in four ways",
+        dict.fromkeys(("epitomic_resnet", "strided_resnet", "maxpool_resnet", "blur_resnet"), 3),
+    ),
 }
 
 
