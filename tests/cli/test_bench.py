@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from epitomic.bench.cases import FUSED, PAIR, Case
+from epitomic.bench.cases import CASES, FUSED, PAIR, Case
 from epitomic.bench.contest import LayerResult
 from epitomic.bench.timing import Sample
 from epitomic.cli import main
@@ -17,9 +17,10 @@ from epitomic.ops.choice import has_bfloat16_instructions
 SMALL = Case("small", 4, 6, 3, 2, 2, size=9, batch=2)
 
 
-def test_layers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setitem(CASES, "small", SMALL)
     threads, out = torch.get_num_threads(), ["--out", str(tmp_path)]
-    assert main(["bench", "--cases", "4x4, pool 2", "--repetitions", "2", "--no-memory", "--no-compile", *out]) == 0
+    assert main(["bench", "--cases", "small", "--repetitions", "2", "--no-memory", "--no-compile", *out]) == 0
     assert torch.get_num_threads() == threads
     assert "speed-up (quartiles)" in capsys.readouterr().out
     with (tmp_path / "bench.csv").open() as file:
@@ -32,6 +33,14 @@ def test_layers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert all(float(r["speedup"]) > 0 and r["torch"] == torch.__version__ for r in rows)
 
     assert (tmp_path / "bench.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_float32_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(CASES, "small", SMALL)
+    words = ["bench", "--cases", "small", "--repetitions", "1", "--no-memory", "--no-compile", "--no-bfloat16"]
+    assert main([*words, "--out", str(tmp_path)]) == 0
+    with (tmp_path / "bench.csv").open() as file:
+        assert {row["dtype"] for row in csv.DictReader(file)} == {"float32"}
 
 
 @pytest.fixture

@@ -45,10 +45,9 @@ def run_contest(
     normalize: bool = False,
     memory: bool = False,
     compiled: bool = True,
+    bfloat16: bool = True,
 ) -> list[LayerResult]:
     """Times the pair and each algorithm on a case, all interleaved.
-
-    On a processor with bfloat16 instructions, all of them run in bfloat16 as well, torch's pair included.
 
     Args:
         case: The layer.
@@ -58,6 +57,8 @@ def run_contest(
         normalize: Time the normalised layer (Eq. 3) as well.
         memory: Measure peak memory as well.
         compiled: Whether torch's pair also runs under ``torch.compile``. Its faster form counts.
+        bfloat16: Whether all of them, torch's pair included, also run in bfloat16 if the processor has instructions
+            for it.
     """
     torch.compiler.reset()  # compile anew for each case: torch gives up after eight shapes
     ours = [
@@ -66,7 +67,7 @@ def run_contest(
         for norm in ((False, True) if normalize else (False,))
     ]
     ours.append(Contestant(FUSED, ""))
-    if has_bfloat16_instructions():
+    if bfloat16 and has_bfloat16_instructions():
         ours += [replace(c, dtype="bfloat16") for c in (Contestant(PAIR, ""), *ours)]
 
     def forms(contestant: Contestant) -> list[Contestant]:

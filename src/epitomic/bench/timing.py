@@ -63,15 +63,21 @@ def interleaved(
         The seconds of each function.
     """
     times: dict[Key, list[float]] = {name: [] for name in functions}
-    for repetition in range(repetitions + 1):
-        for name, function in functions.items():
+    collects = gc.isenabled()
+    try:
+        for repetition in range(repetitions + 1):
             gc.collect()
-            start = time.perf_counter()
-            function()
+            gc.disable()  # a collection in the middle would count for the function that it falls into
+            for name, function in functions.items():
+                start = time.perf_counter()
+                function()
+                if repetition:
+                    times[name].append(time.perf_counter() - start)
             if repetition:
-                times[name].append(time.perf_counter() - start)
-        if repetition:
-            tell(repetition)
+                tell(repetition)
+    finally:
+        if collects:
+            gc.enable()
     return {name: Sample(tuple(values)) for name, values in times.items()}
 
 

@@ -66,6 +66,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--threads", type=whole(1), default=torch.get_num_threads(), metavar="N", help="threads of torch"
     )
     parser.add_argument("--no-compile", action="store_true", help="run torch's two calls without torch.compile only")
+    parser.add_argument("--no-bfloat16", action="store_true", help="run everything in float32 only")
     parser.add_argument("--no-memory", action="store_true", help="do not measure peak memory")
     parser.add_argument("--growth", action="store_true", help="time one layer over batch and image sizes as well")
     parser.add_argument(
@@ -133,6 +134,7 @@ def _run_layers(args: argparse.Namespace, names: list[str]) -> int:
                 normalize=args.normalize,
                 memory=not args.no_memory,
                 compiled=not args.no_compile,
+                bfloat16=not args.no_bfloat16,
             )
         for case in growth:
             grown += run_contest(
@@ -141,6 +143,7 @@ def _run_layers(args: argparse.Namespace, names: list[str]) -> int:
                 repetitions=args.repetitions,
                 progress=progress,
                 compiled=not args.no_compile,
+                bfloat16=not args.no_bfloat16,
             )
     print(layer_table(results))
     if grown:
