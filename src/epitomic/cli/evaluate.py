@@ -42,8 +42,10 @@ def run(args: argparse.Namespace) -> int:
     if args.data not in (None, *NAMES, *PHOTOGRAPHS):
         raise unknown("--data", args.data, (*NAMES, *PHOTOGRAPHS))
     name = args.data or network.dataset
+    own = args.data is None and (network.config or {}).get("own")
     for option, sets in (("views", NAMES), ("crops", PHOTOGRAPHS)):
-        if getattr(args, option) is not None and name not in sets:
+        fits = ("photographs" in (network.config or {})) == (option == "crops") if own else name in sets
+        if getattr(args, option) is not None and not fits:
             raise UserError(f"--{option} is for {', '.join(sets)}, not for {name}")
     found = evaluate(network, args.device, name=args.data, views=args.views, crops=args.crops, workers=args.workers)
     print(f"{name}, {found['images']} test images: error {percent(found['error'])} ({found['errors']} wrong)")

@@ -1,5 +1,6 @@
 """Trains a network by a recipe.
 
+    epitomic train pictures/                        class folders of your own: the run is in runs/pictures
     epitomic train digits --out runs/digits
     epitomic train cifar10 --out runs/c10 --model maxpool_small --epochs 5 --optimizer.lr 0.02
     epitomic train imagenette --data-dir data/imagenette --model maxpool --width 0.25 --crop 112
@@ -17,25 +18,38 @@ import os
 import shlex
 import sys
 import warnings
+from dataclasses import replace
 
 from epitomic.cli.shared_options import add_data_dir, add_devices, given_devices
+from epitomic.data.own.images import Place, absolute, is_own, open_own, own_name
 from epitomic.data.photographs.loading import default_workers
 from epitomic.support.errors import UserError
-from epitomic.support.options import add_options, overridden, whole
+from epitomic.support.options import add_options, given_options, overridden, whole
 from epitomic.training.checkpoint import DamageWarning
 from epitomic.training.recipe import Recipe
 from epitomic.training.recipes import RECIPES, get_recipe
 from epitomic.training.run_folder import RECIPE, REPORT, RunFolder, open_run
 from epitomic.training.setup import Settings
 
-FIRST = ("model.name", "epochs")  # settings that people change first
+FIRST = ("model.name", "start.weights", "epochs")  # settings that people change first
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the options: the six that people use first, how to run, then every setting of a recipe."""
-    parser.add_argument("recipe", nargs="?", metavar="RECIPE", help="name of the recipe: " + ", ".join(RECIPES))
-    parser.add_argument("--out", metavar="DIR", help="folder that the run is written to (default: runs/RECIPE)")
+    parser.add_argument(
+        "recipe",
+        nargs="?",
+        metavar="RECIPE",
+        help="a folder of your own images (class folders, train/ with val/ or test/, a store), a CSV or Parquet "
+        "file, or the name of a recipe: " + ", ".join(RECIPES),
+    )
+    parser.add_argument(
+        "--out", metavar="DIR", help="folder that the run is written to (default: runs/ and the recipe or folder)"
+    )
     parser.add_argument("--resume", action="store_true", help="continue the run in the folder from its last checkpoint")
+    parser.add_argument(
+        "--freeze", action="store_true", help="with --from: train the last layer alone (default: all layers)"
+    )
     add_data_dir(parser)
     how = parser.add_argument_group("how to run")
     add_devices(how)
@@ -61,18 +75,45 @@ def run(args: argparse.Namespace) -> int:
     if not args.save_every >= 0:
         raise UserError(f"--save-every must be at least 0 seconds, got {args.save_every:g}")
     rank = int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")))
-    folder = RunFolder(args.out or f"runs/{args.recipe}", args.data_dir)
-    recipe = _recipe(args, folder)
+    own = args.recipe is not None and args.recipe not in RECIPES and is_own(args.recipe)
+    folder = RunFolder(args.out or f"runs/{own_name(args.recipe) if own else args.recipe}", args.data_dir)
+    if own and not (args.resume and folder.exists()):
+        if rank == 0:
+            folder.check_new()
+        recipe = _own_recipe(args, quiet=args.quiet or rank != 0)
+    else:
+        recipe = _recipe(args, folder, own)
     if rank == 0:  # the other processes may come when the first one has begun to write
         _check_folder(args, recipe, folder)
     return _train(args, recipe, folder, rank)
 
 
-def _recipe(args: argparse.Namespace, folder: RunFolder) -> Recipe:
+def _recipe(args: argparse.Namespace, folder: RunFolder, own: bool) -> Recipe:
     """Returns the recipe that is named, or else the one in the folder, with the settings that are given."""
     if args.recipe is None and not folder.exists():
         raise UserError(f"nothing to resume: {folder.folder / RECIPE} is not there")
-    return overridden(get_recipe(args.recipe) if args.recipe else folder.read_recipe(), args)
+    named = args.recipe is not None and not own
+    return overridden(get_recipe(args.recipe) if named else folder.read_recipe(), args)
+
+
+def _own_recipe(args: argparse.Namespace, *, quiet: bool) -> Recipe:
+    """Returns the recipe that fits the user's own images, with the settings that are given."""
+    from epitomic.training.own import describe, own_recipe
+
+    given = given_options(args)
+    place = Place(args.recipe, given.get("data.image_column"), given.get("data.label_column"))
+    workers = default_workers() if args.workers is None else args.workers
+    images = open_own(replace(place, source=absolute(place.source)), workers, quiet=quiet)
+    recipe = overridden(own_recipe(images, replace(place, source=absolute(place.source)), given), args)
+    if args.freeze:
+        if recipe.start.weights is None:
+            raise UserError("--freeze trains the last layer alone, which needs trained weights: add --from")
+        recipe = replace(recipe, start=replace(recipe.start, freeze=True))
+    if not quiet:
+        for note in images.notes:
+            print(note)
+        print(describe(recipe, images), flush=True)
+    return recipe
 
 
 def _check_folder(args: argparse.Namespace, recipe: Recipe, folder: RunFolder) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from epitomic.data.feed import Batch
-from epitomic.data.photographs.crops import center_crop, ten_crops
+from epitomic.data.own.images import Place, open_own
+from epitomic.data.photographs.crops import Photographs, center_crop, ten_crops
+from epitomic.data.photographs.folders import check_classes
 from epitomic.data.photographs.loading import BadImages, ImageSource, default_workers
 from epitomic.data.photographs.open import PHOTOGRAPHS, open_validation
 from epitomic.data.photographs.views import evaluation_batches
@@ -20,6 +22,7 @@ from epitomic.data.small.views import VIEWS, plain_batches, view_batches
 from epitomic.data.standardisation import Standardize
 from epitomic.support.errors import UserError, unknown
 from epitomic.support.images import BadImageError
+from epitomic.support.options import from_dict
 from epitomic.support.rng import generator
 
 MAX_SAMPLE = 1000  # photographs that `PhotographTest.sample` returns
@@ -134,6 +137,7 @@ def open_test_images(
     path: Path,
     data_dir: str | None = None,
     *,
+    place: Place | None = None,
     name: str | None = None,
     views: str | None = None,
     crops: int | None = None,
@@ -146,6 +150,7 @@ def open_test_images(
         config: Contents of the network's ``config.json``.
         path: Path of that file, for errors.
         data_dir: Folder of the image sets; see `data_root` for the default.
+        place: Where the user's own images are that the network was trained on.
         name: Name of the image set (default: the one that the network was trained on).
         views: Views of each image of a small set, one of `VIEWS` (default: as trained).
         crops: Number of crops of each photograph, 1 or 10 (default: 10).
@@ -155,15 +160,17 @@ def open_test_images(
     Raises:
         UserError: If the images cannot be found, or do not fit the network.
     """
+    standardize = Standardize.read(config, config.get("in_channels"), path)
+    workers = default_workers() if workers is None else workers
+    if config.get("own") and name is None:
+        return _open_own(config, path, data_dir, place, standardize, views, crops, workers, device)
     known = (*NAMES, *PHOTOGRAPHS)
     name = name or config.get("dataset")
     if name not in known:
         raise UserError(f"{path} names no known image set: its dataset must be one of {', '.join(known)}, got {name}")
-    standardize = Standardize.read(config, config.get("in_channels"), path)
     test: SmallTest | PhotographTest
     if name in PHOTOGRAPHS:
         source, crop = open_validation(name, data_dir, config, path), int(config["image_size"])
-        workers = default_workers() if workers is None else workers
         test = PhotographTest(name, source, crop, standardize, crops or 10, workers, device)
         channels, size = 3, crop
     else:
@@ -183,3 +190,34 @@ def open_test_images(
             f"{(channels, size, len(test.classes))}"
         )
     return test
+
+
+def _open_own(
+    config: dict[str, Any],
+    path: Path,
+    data_dir: str | None,
+    place: Place | None,
+    standardize: Standardize,
+    views: str | None,
+    crops: int | None,
+    workers: int,
+    device: torch.device | None,
+) -> SmallTest | PhotographTest:
+    """Opens the test images of a network that was trained on a user's own images."""
+    if data_dir is not None:
+        place = replace(place, source=data_dir) if place else Place(data_dir)
+    if place is None:
+        raise UserError(f"{path} is of somebody's own images {config.get('dataset')}: say where with --data-dir")
+    images = open_own(place, workers)
+    check_classes({str(path): list(map(str, config.get("classes", ()))), place.source: images.classes})
+    if isinstance(config.get("photographs"), dict):
+        settings = from_dict(Photographs, config["photographs"], str(path))
+        source = images.photographs("test", settings.size)
+        return PhotographTest(
+            images.title, source, int(config["image_size"]), standardize, crops or 10, workers, device
+        )
+    given = views or str(config.get("views", "one"))
+    if given not in VIEWS:
+        raise unknown("--views" if views else f"views in {path}", given, VIEWS)
+    small = images.small(int(config["image_size"]), int(config["in_channels"]), quiet=True)
+    return SmallTest(images.title, images.classes, small.test, standardize, given)

@@ -111,18 +111,18 @@ def read_config(folder: Path) -> tuple[str, dict[str, Any]]:
     return name, {key: value for key, value in config.items() if key in known}
 
 
-def load_weights(model: nn.Module, folder: str | Path) -> None:
+def load_weights(model: nn.Module, folder: str | Path, *, new_head: bool = False) -> None:
     """Loads the weights in ``folder`` into ``model``.
 
-    If the folder's softmax layer has another number of classes, the model keeps its own. The model's attribute
-    ``pretrained_cfg`` becomes the content of ``config.json``, with types (`PretrainedConfig`), and ``preprocess`` turns
-    images into input (`Preprocessing`).
+    If the folder's softmax layer has another number of classes, or with ``new_head``, the model keeps its own. The
+    model's attribute ``pretrained_cfg`` becomes the content of ``config.json``, with types (`PretrainedConfig`), and
+    ``preprocess`` turns images into input (`Preprocessing`).
     """
     path = Path(folder) / WEIGHTS
     tensors, _ = load_tensors(path, need_digest=False)
     own = model.state_dict()
     head = tensors.get("out.weight")
-    if head is not None and head.dim() == 2 and len(head) != len(own["out.weight"]):
+    if head is not None and head.dim() == 2 and (new_head or len(head) != len(own["out.weight"])):
         tensors.update({name: tensor for name, tensor in own.items() if name.startswith("out.")})
     load_state(model, tensors, path)
     config: Any = model.config  # the options that it was built with

@@ -126,8 +126,8 @@ def to_dict(config: Any) -> dict[str, Any]:
 def from_dict(kind: type[T], values: Any, source: str, prefix: str = "") -> T:
     """Reads the settings that `to_dict` returned, and checks them.
 
-    Older files may omit settings whose default is None. Errors name the ``source`` of the values. ``prefix`` is the
-    path of the group that is read, such as ``"model."``.
+    Older files may omit settings whose default is None, and groups of them. Errors name the ``source`` of the values.
+    ``prefix`` is the path of the group that is read, such as ``"model."``.
     """
     if not isinstance(values, dict):
         raise UserError(f"{source} does not hold settings: {prefix or 'it'} is {type(values).__name__}, not an object")
@@ -138,10 +138,10 @@ def from_dict(kind: type[T], values: Any, source: str, prefix: str = "") -> T:
             raise unknown(f"setting in {source}", f"{prefix}{name}", (f"{prefix}{f}" for f in fields))
     arguments = {}
     for name, field in fields.items():
-        if name not in values and field.default is not None:
-            raise UserError(f"{source} has no setting {prefix}{name}")
-        value = values.get(name)
         nested = dataclasses.is_dataclass(hints[name])
+        if name not in values and field.default is not None and not (nested and _optional(hints[name])):
+            raise UserError(f"{source} has no setting {prefix}{name}")
+        value = values.get(name, {} if nested else None)
         arguments[name] = from_dict(hints[name], value, source, f"{prefix}{name}.") if nested else value
     config = kind(**arguments)
     if not prefix:
@@ -150,6 +150,11 @@ def from_dict(kind: type[T], values: Any, source: str, prefix: str = "") -> T:
         except UserError as error:
             raise UserError(f"{source}: {error}") from None
     return config
+
+
+def _optional(kind: Any) -> bool:
+    """Whether every setting of a group is None unless it is given."""
+    return all(field.default is None for field in dataclasses.fields(kind))
 
 
 def differences(old: T, new: T) -> Iterator[tuple[str, Any, Any]]:

@@ -6,21 +6,38 @@ from dataclasses import dataclass
 from typing import Any
 
 from epitomic.data.augmentation import Augmentation
+from epitomic.data.own.images import Place
 from epitomic.data.photographs.crops import Photographs
 from epitomic.data.photographs.open import PHOTOGRAPHS
 from epitomic.data.small.sets import NAMES
 from epitomic.data.small.views import VIEWS
+from epitomic.data.standardisation import Standardize
 from epitomic.models import list_models
+from epitomic.support.errors import UserError
 from epitomic.support.options import option
+
+OWN = "own"  # name of the image set that is a user's own
 
 
 @dataclass(frozen=True)
 class Data:
     """The images to train and test on."""
 
-    name: str = option("digits", "image set", choices=(*NAMES, *PHOTOGRAPHS))
+    name: str = option("digits", "image set; own is for any folder", choices=(*NAMES, *PHOTOGRAPHS, OWN))
     validation: int = option(180, "training images to validate on; photographs have a folder val instead", at_least=1)
     views: str = option("one", "views of each small test image, whose predictions are averaged", choices=VIEWS)
+    source: str | None = option(None, "own images: folder, CSV or Parquet file, or name of a data set")
+    image_column: str | None = option(None, "own images: column of the images in a table; none finds it")
+    label_column: str | None = option(None, "own images: column of the labels in a table; none finds it")
+    side: int | None = option(
+        None, "own images: height and width that small images are resized to; none for photographs", at_least=8
+    )
+    channels: int | None = option(None, "own small images: 1 for grey, 3 for colour", at_least=1, below=4)
+
+    @property
+    def place(self) -> Place:
+        """Where a user's own images are."""
+        return Place(str(self.source), self.image_column, self.label_column)
 
 
 @dataclass(frozen=True)
@@ -67,6 +84,33 @@ class Schedule:
 
 
 @dataclass(frozen=True)
+class Start:
+    """Trained weights to start from. The last layer is always new."""
+
+    weights: str | None = option(
+        None, "run, name or folder of weights to start from; none for random ones", alias="from"
+    )
+    rate: float | None = option(None, "factor on the learning rate of all layers but the last", above=0)
+    freeze: bool | None = option(None, "whether to train the last layer alone")
+    mean: str | None = option(None, "mean of each channel that the weights were trained with, such as 0.5,0.5,0.4")
+    std: str | None = option(None, "standard deviation of each channel that the weights were trained with")
+
+    @property
+    def standardize(self) -> Standardize | None:
+        """Standardisation of the weights."""
+        if self.mean is None or self.std is None:
+            return None
+        return Standardize(_numbers("start.mean", self.mean), _numbers("start.std", self.std))
+
+
+def _numbers(setting: str, text: str) -> tuple[float, ...]:
+    try:
+        return tuple(map(float, text.split(",")))
+    except ValueError:
+        raise UserError(f"--{setting} must be numbers with commas between them, got {text!r}") from None
+
+
+@dataclass(frozen=True)
 class Recipe:
     """All settings of one experiment."""
 
@@ -76,7 +120,9 @@ class Recipe:
     schedule: Schedule = Schedule()
     augmentation: Augmentation = Augmentation()  # noqa: RUF009
     photographs: Photographs = Photographs()  # noqa: RUF009
+    start: Start = Start()
     epochs: int = option(20, "passes over the training set", at_least=1)
+    steps: int | None = option(None, "steps in the whole run, which may cut the last epoch short", at_least=1)
     batch_size: int = option(128, "images in a step, over all processes", at_least=1)
     accumulate: int = option(1, "parts in which a process takes its batch, to save memory", at_least=1)
     label_smoothing: float = option(0.0, "share of each target that is spread over all classes", at_least=0, below=1)

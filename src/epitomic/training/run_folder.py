@@ -171,7 +171,8 @@ class RunFolder:
     def open_test_images(self, **options: Any) -> SmallTest | PhotographTest:
         """Opens the test images; ``options`` are those of `data.test_images.open_test_images`."""
         self._check_weights()
-        return open_test_images(self.config or {}, self.folder / CONFIG, self.data_dir, **options)
+        place = self.read_recipe().data.place if (self.config or {}).get("own") and self.exists() else None
+        return open_test_images(self.config or {}, self.folder / CONFIG, self.data_dir, place=place, **options)
 
     @cached_property
     def test(self) -> Split:

@@ -16,11 +16,15 @@ class LearningRate:
         base: Learning rate that the schedule scales.
         steps_per_epoch: Number of steps in an epoch.
         epochs: Number of epochs in the run.
+        steps: Number of steps in the run (default: those of all epochs).
     """
 
-    def __init__(self, config: Schedule, base: float, steps_per_epoch: int, epochs: int) -> None:
+    def __init__(
+        self, config: Schedule, base: float, steps_per_epoch: int, epochs: int, steps: int | None = None
+    ) -> None:
         self.config, self.base = config, base
-        self.warmup, self.total = config.warmup * steps_per_epoch, epochs * steps_per_epoch
+        self.warmup = config.warmup * steps_per_epoch
+        self.total = min(epochs * steps_per_epoch, steps or epochs * steps_per_epoch)
         self.drops = 0  # how often a plateau has lowered the rate
         self.best = math.inf  # lowest validation error
         self.bad_epochs = 0  # epochs since the last improvement or drop

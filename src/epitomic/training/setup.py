@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from epitomic.data.feed import Feed
+from epitomic.data.own.feeds import open_own_photographs, open_own_small
 from epitomic.data.photographs.open import PHOTOGRAPHS, open_photographs
 from epitomic.data.small.feed import MemoryFeed
 from epitomic.data.small.sets import load_set
 from epitomic.models.registry import model_options
 from epitomic.support.errors import UserError
-from epitomic.training.recipe import Recipe
+from epitomic.training.recipe import OWN, Recipe
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class Settings:
 def open_feed(recipe: Recipe, settings: Settings) -> Feed:
     """Opens the images of a recipe."""
     data = recipe.data
+    if data.name == OWN:
+        return _open_own(recipe, settings)
     if data.name not in PHOTOGRAPHS:
         images = load_set(data.name, settings.data_dir)
         return MemoryFeed(
@@ -54,6 +58,20 @@ def open_feed(recipe: Recipe, settings: Settings) -> Feed:
         seed=recipe.seed,
         workers=settings.workers,
     )
+
+
+def _open_own(recipe: Recipe, settings: Settings) -> Feed:
+    """Opens a user's own images; ``--data-dir`` says where they are now."""
+    data = recipe.data
+    place = replace(data.place, source=settings.data_dir or data.place.source)
+    how: dict[str, Any] = {
+        **{"batch_size": recipe.batch_size, "seed": recipe.seed, "workers": settings.workers, "quiet": settings.quiet}
+    }
+    if data.side is None:
+        return open_own_photographs(place, recipe.photographs, recipe.start.standardize, **how)
+    channels = data.channels or 3
+    start = recipe.start.standardize
+    return open_own_small(place, data.side, channels, recipe.augmentation, start, views=data.views, **how)
 
 
 def check_model(recipe: Recipe) -> None:

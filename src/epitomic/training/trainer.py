@@ -22,6 +22,7 @@ from epitomic.data.feed import BAD_SHARE, SKIP, Batch, Part, too_many
 from epitomic.evaluation import score
 from epitomic.models import FitsImages, create_model, save_pretrained
 from epitomic.models.dropout import key_dropout
+from epitomic.models.pretrained import find_pretrained, load_weights
 from epitomic.support.devices import describe_device
 from epitomic.support.errors import UserError
 from epitomic.support.options import from_dict, to_dict
@@ -62,8 +63,8 @@ class Trainer:
         self.dtype = torch.float64 if recipe.precision == "64-true" else torch.float32
         self.model = self._create_model().to(self.fabric.device, self.dtype)
         self.average = WeightAverage(self.model, recipe.ema) if recipe.ema else None
-        self.optimizer = create_optimizer(self.model, recipe.optimizer)
-        self.rate = LearningRate(recipe.schedule, recipe.optimizer.lr, len(self.feed), recipe.epochs)
+        self.optimizer = create_optimizer(self.model, recipe.optimizer, recipe.start)
+        self.rate = LearningRate(recipe.schedule, recipe.optimizer.lr, len(self.feed), recipe.epochs, recipe.steps)
         self.state = State()
         restored = self._restore()
         self.wrapped, self.wrapped_optimizer = self.fabric.setup(self.model, self.optimizer)
@@ -73,6 +74,7 @@ class Trainer:
 
     def _create_model(self) -> nn.Module:
         torch.manual_seed(self.recipe.seed)  # for the initial weights; nothing else draws from this generator
+        start, resumed = self.recipe.start, bool(self.run.checkpoints.files())
         model = create_model(
             self.recipe.model.name,
             num_classes=len(self.feed.classes),
@@ -80,7 +82,9 @@ class Trainer:
             image_size=self.feed.image_size,
             **self.recipe.model.arguments(),
         )
-        if isinstance(model, FitsImages) and not self.run.checkpoints.files():
+        if start.weights and not resumed:
+            load_weights(model, find_pretrained(start.weights), new_head=True)
+        elif isinstance(model, FitsImages) and not resumed:
             images, _ = next(self.feed.stream(0, 0, Part()))  # the first global batch, the same in every process
             model.fit(images)
         return model
@@ -106,18 +110,18 @@ class Trainer:
         processes = self.fabric.world_size
         if self.main:
             self.run.begin(recipe, processes=processes, first_step=self.step, images=self.feed.fingerprint)
-        steps, quiet = recipe.epochs * len(self.feed), self.settings.quiet or not self.main
+        quiet = self.settings.quiet or not self.main
         clock, saved = Clock(state.seconds, state.cpu_seconds), time.monotonic()
-        self.wrapped.train()
+        self.wrapped.train(not recipe.start.freeze)  # frozen layers keep their statistics
         with (
             TensorBoard(self.run.folder / TENSORBOARD, self.step, enabled=self.main) as log,
             StopSignals() as stop,
-            TrainingProgress(recipe.epochs, steps, self.step, recipe.batch_size, quiet=quiet) as progress,
+            TrainingProgress(recipe.epochs, self.rate.total, self.step, recipe.batch_size, quiet=quiet) as progress,
         ):
             progress.say("training on " + describe_device(self.fabric.device, self.settings.accelerator, processes))
             while state.epoch < recipe.epochs and not self.rate.finished:
                 stream = self.feed.stream(state.epoch, state.batch, self.part)
-                while state.batch < len(self.feed):
+                while state.batch < len(self.feed) and self.step < self.rate.total:
                     lr = self.rate.at(self.step)
                     sums = self._train_step(stream, lr)
                     due = time.monotonic() - saved > self.settings.save_every

@@ -28,7 +28,7 @@ class MemoryFeed:
 
     Args:
         images: The image set.
-        validation: Number of training images to hold out for validation.
+        validation: Number of training images to hold out for validation, unless the set has such images already.
         batch_size: Number of images in a global batch.
         augmentation: Random changes of the training images.
         seed: Seed of the run.
@@ -48,9 +48,12 @@ class MemoryFeed:
         self.set, self.batch_size, self.seed = images, batch_size, seed
         self.augmentation, self.views = augmentation, views
         self.classes, self.channels, self.image_size = images.classes, images.channels, images.image_size
-        self.fingerprint = f"{images.name} {validation}"
+        self.fingerprint = images.fingerprint or f"{images.name} {validation}"
         self.bad: dict[str, str] = {}
-        self.training, self.held_out = hold_out(images.train, validation)
+        if images.validation is None:
+            self.training, self.held_out = hold_out(images.train, validation)
+        else:
+            self.training, self.held_out = images.train, images.validation
         self.standardize = Standardize.of(self.training.images)
         self.mirrored: Tensor | None = None  # (images,): which ones are mirrored in even epochs
         if augmentation.flip and augmentation.alternate:

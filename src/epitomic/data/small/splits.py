@@ -40,12 +40,16 @@ class ImageSet:
         classes: Names of the classes, in the order of the labels.
         train: Images to learn from; `hold_out` takes the validation images from them.
         test: Images to test on once, at the end.
+        validation: Images to validate on, if the set has them already.
+        fingerprint: Text that changes with the images; a set with a name needs none.
     """
 
     name: str
     classes: tuple[str, ...]
     train: Split
     test: Split
+    validation: Split | None = None
+    fingerprint: str | None = None
 
     @property
     def channels(self) -> int:

@@ -1,0 +1,48 @@
+"""Folders of a user's own images, with every oddity that such folders have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("PIL", reason="needs Pillow: pip install 'epitomic[images]'")
+
+from PIL import Image
+
+from tests.photographs import picture
+
+CLASSES = ("ant", "bee")
+
+
+def make_own(root: Path, count: int = 12, classes: tuple[str, ...] = CLASSES, side: int = 48) -> Path:
+    """Makes class folders without splits."""
+    for label, name in enumerate(classes):
+        (root / name).mkdir(parents=True)
+        for number in range(count):
+            picture(1000 * label + number, label, side + number, side).save(root / name / f"{number:03d}.png")
+    return root
+
+
+def make_odd(root: Path) -> dict[str, int]:
+    """Makes class folders with every kind of image that people have; returns the number of images of each class."""
+    make_own(root, 10, ("ant", "Żółw und 猫"))
+    odd, other = root / "ant", root / "Żółw und 猫"
+    plain = picture(77, 0, 60, 50)
+    plain.convert("L").save(odd / "grey.jpg")
+    plain.convert("P").save(odd / "palette.gif")
+    plain.convert("RGBA").save(odd / "alpha channel.png")
+    plain.convert("CMYK").save(odd / "cmyk.JPG")
+    Image.fromarray(np.asarray(plain.convert("L")).astype(np.uint16) * 257).save(odd / "sixteen bits.tiff")
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    plain.save(other / "turned é ü 猫.JPEG", exif=exif)
+    plain.save(other / "LOUD.PNG")
+    picture(5, 1).save(other / "one.webp")
+    (other / "deeper").mkdir()
+    picture(6, 1).save(other / "deeper" / "two.bmp")
+    (other / "copy of LOUD.PNG").write_bytes((other / "LOUD.PNG").read_bytes())
+    (odd / ".hidden.png").write_bytes(b"not an image")
+    (odd / "notes.txt").write_text("not an image")
+    return {"ant": 15, "Żółw und 猫": 15}
