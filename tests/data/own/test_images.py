@@ -51,7 +51,12 @@ def test_facts_are_read_once_and_again_after_a_change(tmp_path: Path, monkeypatc
     first = open_at(root)
     seen: list[bytes] = []
     look_at = facts.look_at
-    monkeypatch.setattr(facts, "look_at", lambda contents: (seen.append(contents), look_at(contents))[1])
+
+    def watched(contents: bytes) -> facts.ImageFacts:
+        seen.append(contents)
+        return look_at(contents)
+
+    monkeypatch.setattr(facts, "look_at", watched)
     assert open_at(root).parts == first.parts
     assert not seen
     picture(123, 0, 99, 99).save(root / "ant" / "000.png")
@@ -171,22 +176,32 @@ def test_small_images_in_memory(tmp_path: Path) -> None:
     assert torch.equal(small.train.labels.unique(), torch.tensor([0, 1]))
 
 
+def flatten(root: Path) -> None:
+    for path in [*root.glob("*/*")]:
+        path.rename(root / f"{path.parent.name}{path.name}")
+    empty(root)
+
+
+def keep(folder: Path, count: int) -> None:
+    for path in sorted(folder.iterdir())[count:]:
+        path.unlink()
+
+
+def empty(root: Path) -> None:
+    for name in ("ant", "bee"):
+        shutil.rmtree(root / name)
+
+
 @pytest.mark.parametrize(
     ("break_it", "message"),
     [
         (lambda root: shutil.rmtree(root), "no folder or file"),
-        (lambda root: [shutil.rmtree(root / name) for name in ("ant", "bee")], "has no images"),
+        (empty, "has no images"),
         (lambda root: shutil.rmtree(root / "bee"), "at least two classes to train on, and there is only 'ant'"),
-        (lambda root: [p.unlink() for p in sorted((root / "bee").iterdir())[2:]], "'bee' has 2 different images"),
-        (lambda root: [p.unlink() for p in (root / "bee").iterdir()], "class folder .*bee has no image"),
+        (lambda root: keep(root / "bee", 2), "'bee' has 2 different images"),
+        (lambda root: keep(root / "bee", 0), "class folder .*bee has no image"),
         (lambda root: [p.write_bytes(b"x") for p in (root / "bee").glob("00[01]*")], "2 of 24 images cannot be read"),
-        (
-            lambda root: (
-                [p.rename(root / f"{p.parent.name}{p.name}") for p in root.glob("*/*")]
-                and [shutil.rmtree(root / name) for name in ("ant", "bee")]
-            ),
-            "lie in it directly",
-        ),
+        (flatten, "lie in it directly"),
     ],
 )
 def test_folders_that_do_not_fit(break_it: Any, message: str, tmp_path: Path) -> None:
