@@ -38,6 +38,7 @@ __all__ = [
     "epitomic_conv1d",
     "epitomic_conv2d",
     "fold_batch_norm",
+    "for_export",
     "from_pretrained",
     "fuse_",
     "list_models",
@@ -50,7 +51,7 @@ __all__ = [
 
 LAZY = {
     **dict.fromkeys(("create_model", "from_pretrained", "list_models"), "models"),
-    **dict.fromkeys(("convert_", "fold_batch_norm", "fuse_", "unfuse_"), "surgery"),
+    **dict.fromkeys(("convert_", "fold_batch_norm", "for_export", "fuse_", "unfuse_"), "surgery"),
     "push_to_hub": "sharing",
 }
 
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
     benchmark: bool
     from epitomic.models import create_model, from_pretrained, list_models
     from epitomic.sharing import push_to_hub
-    from epitomic.surgery import convert_, fold_batch_norm, fuse_, unfuse_
+    from epitomic.surgery import convert_, fold_batch_norm, for_export, fuse_, unfuse_
 
 
 def __dir__() -> list[str]:

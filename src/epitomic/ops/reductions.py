@@ -45,17 +45,17 @@ def stride_to_channels(
         return x, minis, geometry.kernel, geometry.stride
     kernel = -(-wh // eh), -(-ww // ew)
     rest_h, rest_w = kernel[0] * eh - wh, kernel[1] * ew - ww  # zeros at the end where e does not divide W
-    minis = _space_to_depth(F.pad(minis, (0, rest_w, 0, rest_h)), geometry.epitome_stride)
+    minis = space_to_depth(F.pad(minis, (0, rest_w, 0, rest_h)), geometry.epitome_stride)
     if wh % eh == ww % ew == sh % eh == sw % ew == 0:  # then patches of the image are patches of its space-to-depth
         oh, ow = count_windows(x.shape[2:], geometry.kernel, geometry.stride)
         x = x[:, :, : (oh - 1) * sh + wh, : (ow - 1) * sw + ww]
-        return _space_to_depth(x, geometry.epitome_stride), minis, kernel, (sh // eh, sw // ew)
+        return space_to_depth(x, geometry.epitome_stride), minis, kernel, (sh // eh, sw // ew)
     patches = x.unfold(2, wh, sh).unfold(3, ww, sw)  # (N, C, oh, ow, W, W)
     if centred:  # before zeros join the patch: the kernel's own centring then changes nothing
         patches = patches - patches.mean((1, 4, 5), keepdim=True)
     patches = F.pad(patches, (0, rest_w, 0, rest_h))  # (N, C, oh, ow, W', W')
     tiled = patches.transpose(3, 4).flatten(4, 5).flatten(2, 3)  # (N, C, oh*W', ow*W'): patches side by side
-    return _space_to_depth(tiled, geometry.epitome_stride), minis, kernel, kernel
+    return space_to_depth(tiled, geometry.epitome_stride), minis, kernel, kernel
 
 
 def pooled_stride_to_channels(x: Tensor, filters: Tensor, geometry: PoolGeometry) -> tuple[Tensor, Tensor, Pair]:
@@ -71,7 +71,7 @@ def pooled_stride_to_channels(x: Tensor, filters: Tensor, geometry: PoolGeometry
     rows, columns = geometry.responses(x.shape[2], x.shape[3])
     height, width = (rows - 1 + kernel[0]) * sh, (columns - 1 + kernel[1]) * sw  # what the responses read
     x = F.pad(x, (pw, width - pw - x.shape[3], ph, height - ph - x.shape[2]))  # or crops it
-    return _space_to_depth(x, geometry.stride), _space_to_depth(filters, geometry.stride), (0, 0)
+    return space_to_depth(x, geometry.stride), space_to_depth(filters, geometry.stride), (0, 0)
 
 
 def contrast_gain(minis: Tensor, geometry: Geometry, eps: float) -> Tensor:
@@ -120,7 +120,7 @@ def pixels_to_channels(x: Tensor, minis: Tensor, kernel: Pair, stride: Pair) -> 
     return pixels.permute(0, 3, 1, 2), windows.permute(0, 2, 3, 1, 4, 5).flatten(1, 3)
 
 
-def _space_to_depth(x: Tensor, block: Pair) -> Tensor:
+def space_to_depth(x: Tensor, block: Pair) -> Tensor:
     """Moves blocks of e x e pixels into channels: (N, C, H, W) -> (N, e*e*C, H/e, W/e). Keeps channels_last.
 
     ``pixel_unshuffle`` takes no pairs and puts the channels outermost. Here they are innermost, so that runs of e*C
