@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,12 +14,6 @@ from tests.runs import MakeRun
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
-
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-CHROMIUM = next((path for name in NAMES if (path := shutil.which(name))), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
 
 SHOWN = "Array.from(document.images).every(i => i.complete && i.naturalWidth > 0)"
 WIDE = (  # what sticks out of the window, but for what scrolls on its own
@@ -62,15 +54,6 @@ def pages(make_run: MakeRun, tmp_path_factory: pytest.TempPathFactory) -> list[P
     write_report([one], out / "one.html", images=40)
     write_report([one, two], out / "two.html", images=40)
     return [out / "one.html", out / "two.html"]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """The system's Chromium, without a window."""
-    with sync_api.sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield started
-        started.close()
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])

@@ -28,6 +28,7 @@ GROUPS = {
         "predict": "the classes that a network finds in images, with probabilities",
     },
     "look": {
+        "play": "a page in the browser to draw a digit or drop an image, and see what matches",
         "report": "a web page, in one file, about one run or several",
         "curves": "a picture of how runs converge, over epochs or over time",
         "filters": "a picture of a layer's epitomes, filters or favourite patches",
