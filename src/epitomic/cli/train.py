@@ -59,6 +59,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="threads of a process; runs with the same N repeat to the bit (default: torch's own choice)",
     )
+    how.add_argument(
+        "--benchmark",
+        action="store_true",
+        help="time the algorithms of each layer at its first call and take the fastest (default: a rule decides)",
+    )
     how.add_argument("--save-every", type=float, default=60.0, metavar="SECONDS", help="time between two checkpoints")
     how.add_argument(
         "--no-test", action="store_true", help="do not use the test images and write no report, to try out settings"
@@ -171,6 +176,7 @@ def _settings(args: argparse.Namespace) -> Settings:
         nodes=int(os.environ["GROUP_WORLD_SIZE"]) if torchrun else 1,
         workers=default_workers() if args.workers is None else args.workers,
         save_every=args.save_every,
+        benchmark=args.benchmark,
         test=not args.no_test,
         quiet=args.quiet,
     )
@@ -192,8 +198,8 @@ def _report(args: argparse.Namespace, folder: RunFolder) -> None:
 
 def _resume_command(args: argparse.Namespace, folder: RunFolder) -> str:
     threads = ("--threads", str(args.threads)) if args.threads else ()  # another number may change the last bits
-    no_test = ("--no-test",) if args.no_test else ()
-    return _command(args, "train", "--resume", "--out", str(folder.folder), *threads, *given_devices(args), *no_test)
+    flags = [f"--{name}" for name in ("benchmark", "no-test") if getattr(args, name.replace("-", "_"))]
+    return _command(args, "train", "--resume", "--out", str(folder.folder), *threads, *given_devices(args), *flags)
 
 
 def _command(args: argparse.Namespace, *words: str) -> str:

@@ -2,6 +2,7 @@
 
     recipe.json           every setting of the training
     run.json              command, commit, versions, machine, seed and wall time, and the same of each resumed session
+    choices.json          the algorithm of each layer, which a resumed run takes again
     metrics.csv           one line for each epoch
     config.json           the network, its classes and how its images are standardised
     model.safetensors     the network's weights: the best epoch's or the last epoch's, as the recipe says
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -42,6 +43,7 @@ from epitomic.training.checkpoint import Checkpoints
 from epitomic.training.recipe import Recipe
 
 RECIPE, FACTS, METRICS, RESULTS = "recipe.json", "run.json", "metrics.csv", "results.json"
+CHOICES = "choices.json"
 CHECKPOINTS, TENSORBOARD, REPORT = "checkpoints", "tensorboard", "report.html"
 EVALUATION, TRANSFER, FEATURES = "evaluation.json", "transfer.json", "features"
 
@@ -110,6 +112,13 @@ class RunFolder:
         if any("epoch" not in row for row in rows):
             raise UserError(f"cannot read {path}: it has no column 'epoch'")
         return rows
+
+    def read_choices(self) -> dict[str, str]:
+        """The algorithms that the run has taken so far, by the shape of the call (`ops.selection`)."""
+        choices = self._read(CHOICES) or {}
+        if not all(isinstance(algorithm, str) for algorithm in choices.values()):
+            raise UserError(f"{self.folder / CHOICES} does not hold algorithms: remove it to choose them anew")
+        return choices
 
     def _read(self, name: str) -> dict[str, Any] | None:
         return read_json(self.folder / name) if (self.folder / name).is_file() else None
@@ -256,6 +265,11 @@ class RunFolder:
             again = {name: facts[name] for name in SESSION}
             facts = {**self.facts, "sessions": [*self.facts.get("sessions", ()), again]}
         self._write_facts(facts)
+
+    def write_choices(self, choices: Mapping[str, str]) -> None:
+        """Writes the algorithms that the run has taken, if there are new ones."""
+        if choices != self.read_choices():
+            write_json(self.folder / CHOICES, dict(choices))
 
     def write_metrics(self, rows: list[list[Any]]) -> None:
         """Writes the figures of all epochs so far."""

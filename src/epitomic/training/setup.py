@@ -26,6 +26,7 @@ class Settings:
         nodes: Number of machines.
         workers: Number of worker processes with which each process reads photographs.
         save_every: Seconds between two checkpoints within an epoch.
+        benchmark: Whether to time the algorithms at the first call of a shape, besides ``epitomic.benchmark``.
         test: Whether to use the test images at the end; False while you try out settings.
         quiet: Show nothing.
     """
@@ -36,6 +37,7 @@ class Settings:
     nodes: int = 1
     workers: int = 1
     save_every: float = 60.0
+    benchmark: bool = False
     test: bool = True
     quiet: bool = False
 

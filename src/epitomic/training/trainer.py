@@ -23,6 +23,7 @@ from epitomic.evaluation import score
 from epitomic.models import FitsImages, create_model, save_pretrained
 from epitomic.models.dropout import key_dropout
 from epitomic.models.pretrained import find_pretrained, load_weights
+from epitomic.ops.selection import recorded
 from epitomic.support.devices import describe_device
 from epitomic.support.errors import UserError
 from epitomic.support.options import from_dict, to_dict
@@ -67,6 +68,7 @@ class Trainer:
         self.rate = LearningRate(recipe.schedule, recipe.optimizer.lr, len(self.feed), recipe.epochs, recipe.steps)
         self.state = State()
         restored = self._restore()
+        self.choices = run.read_choices()
         self.wrapped, self.wrapped_optimizer = self.fabric.setup(self.model, self.optimizer)
         self.fabric.barrier()  # no process may rename or write checkpoints before all have read theirs
         if self.main and restored is not None:
@@ -117,6 +119,7 @@ class Trainer:
             TensorBoard(self.run.folder / TENSORBOARD, self.step, enabled=self.main) as log,
             StopSignals() as stop,
             TrainingProgress(recipe.epochs, self.rate.total, self.step, recipe.batch_size, quiet=quiet) as progress,
+            recorded(self.choices, benchmark=self.settings.benchmark) as self.selection,
         ):
             progress.say("training on " + describe_device(self.fabric.device, self.settings.accelerator, processes))
             while state.epoch < recipe.epochs and not self.rate.finished:
@@ -227,6 +230,7 @@ class Trainer:
                 "state": asdict(self.state),
                 "rate": self.rate.state(),
             }
+            self.run.write_choices(self.selection.choices())  # first, so that no checkpoint comes without them
             tensors = checkpoint.collect(self.model, self.optimizer, self.average)
             self.run.checkpoints.save(self.step, tensors, contents)
         self.fabric.barrier()
