@@ -42,9 +42,7 @@ def test_every_run_keeps_its_choices(straight: Path) -> None:
     assert any("no gradients" in shape for shape in choices)  # of validation
 
 
-def test_a_resumed_run_takes_the_choices_again(
-    tmp_path: Path, tuning: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_resumed_run_takes_the_choices_again(tmp_path: Path, tuning: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A measurement would now come out differently. The run still gives the same bits."""
     contests = pretend(monkeypatch, "one_convolution")
     assert run(tmp_path / "straight", "--quiet", "--benchmark").returncode == 0
@@ -63,6 +61,16 @@ def test_a_resumed_run_takes_the_choices_again(
     assert not contests
     assert_same(tmp_path / "straight", again)
     assert json.loads((again / "choices.json").read_text()) == kept
+
+
+def test_tune_times_what_a_training_asks_for(
+    straight: Path, tuning: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend(monkeypatch, "direct")
+    assert main(["tune", str(straight), "--device", "cpu"]) == 0
+    (device,) = json.loads(tuning.read_text())["devices"].values()
+    choices = json.loads((straight / "choices.json").read_text())
+    assert {shape for shape in choices if "no gradients" not in shape} == set(device["milliseconds"])
 
 
 @pytest.mark.parametrize("contents", ["{", '{"a shape": 3}'])

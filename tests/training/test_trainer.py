@@ -28,7 +28,15 @@ from tests.training.conftest import command, run
 
 def test_the_folder_has_everything(straight: Path) -> None:
     names = {p.name for p in straight.iterdir()}
-    expected = {"recipe.json", "run.json", "choices.json", "metrics.csv", "model.safetensors", "config.json", "results.json"}
+    expected = {
+        "recipe.json",
+        "run.json",
+        "choices.json",
+        "metrics.csv",
+        "model.safetensors",
+        "config.json",
+        "results.json",
+    }
     assert names == expected | {"checkpoints", "tensorboard"}
     rows = list(csv.DictReader((straight / "metrics.csv").open()))
     assert [row["epoch"] for row in rows] == ["0", "1", "2"]

@@ -46,12 +46,13 @@ GROUPS = {
     "this machine": {
         "info": "versions, processor, and which kernels are in use here",
         "doctor": "checks of every algorithm on this device, and a table to paste into an issue",
+        "tune": "the fastest algorithm of each layer of a network here, remembered for training",
         "bench": "timings of the layer against conv2d + max_pool2d, side by side",
     },
 }
 COMMANDS = [name for commands in GROUPS.values() for name in commands]
 
-SLOW = ("train", "evaluate", "transfer", "features", "reproduce", "bench")  # slow without the native kernel
+SLOW = ("train", "evaluate", "transfer", "features", "reproduce", "tune", "bench")  # slow without the native kernel
 
 # Package that the layer alone does not need -> the extra that installs it.
 EXTRAS = {

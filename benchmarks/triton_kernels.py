@@ -1,0 +1,50 @@
+"""Compiles every Triton kernel for GPUs that are not here, and keeps registers, spills and shared memory.
+
+    python benchmarks/triton_kernels.py --out results/gpu/kernels.csv
+
+The exit status is 1 if a kernel spills, takes too much shared memory or lacks matrix instructions. It takes about ten
+minutes on one core. `make test` compiles a few of the kernels, `make test-long` all of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import sys
+from pathlib import Path
+
+from epitomic.bench.gpu_compile import TARGETS, Compiled, compile_all, jobs
+from epitomic.bench.gpu_launches import LAYERS, PRECISIONS
+from epitomic.support.console import Progress
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--layers", nargs="+", default=list(LAYERS), choices=LAYERS, metavar="NAME")
+    parser.add_argument("--precisions", nargs="+", default=list(PRECISIONS), choices=PRECISIONS)
+    parser.add_argument("--kernels", nargs="+", metavar="NAME", help="kernels to compile (default: all)")
+    parser.add_argument("--targets", nargs="+", default=list(TARGETS), choices=TARGETS)
+    parser.add_argument("--out", type=Path, metavar="FILE")
+    args = parser.parse_args()
+    todo = jobs(args.layers, args.precisions)
+    todo = [job for job in todo if not args.kernels or job.planned.launch.kernel in args.kernels]
+    found: list[Compiled] = []
+    with Progress(len(todo) * len(args.targets)) as progress:
+        for one in compile_all(todo, args.targets):
+            found.append(one)
+            progress.update(f"{one.kernel} for {one.target}", progress.done + 1)
+            for problem in one.problems:
+                print(f"{one.kernel} of {one.layer} in {one.precision} for {one.target} {problem}", flush=True)
+    wrong = sum(bool(one.problems) for one in found)
+    print(f"{len(todo)} kernels for {', '.join(args.targets)}: {wrong} of {len(found)} with problems")
+    if args.out:
+        args.out.parent.mkdir(parents=True, exist_ok=True)
+        with args.out.open("w", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(Compiled._fields)
+            writer.writerows(found)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
