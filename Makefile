@@ -49,8 +49,9 @@ lint: install
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/pylint src/epitomic
 
+# Two tests run at a time. Idle OpenMP threads sleep, because spinning ones would take the other test's core.
 test: lint
-	$(BIN)/python -m pytest
+	OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
 test-long: install
 	EPITOMIC_EXAMPLES=1000 $(BIN)/python -m pytest -m "long or not long"
