@@ -135,8 +135,8 @@ def test_a_run_that_fails_is_told_and_the_others_go_on(tmp_path: Path, capsys: p
         (["digits", "--jobs", "0"], "--jobs must be at least 1"),
         (["digits", "--models", "alexnet"], "unknown network of this table 'alexnet'"),
         (["digits", "--epochs", "2"], "add --out with a folder for it"),
-        (["digits", "--model", "maxpool_small", "--out", "x"], "--model is the table's to choose: see --models"),
-        (["digits", "--seed", "5", "--out", "x"], "--seed is the table's to choose: see --seeds"),
+        (["digits", "--model", "maxpool_small", "--out", "x"], "--model is set by the table: use --models"),
+        (["digits", "--seed", "5", "--out", "x"], "--seed is set by the table: use --seeds"),
     ],
 )
 def test_bad_input(options: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

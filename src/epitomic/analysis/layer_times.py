@@ -1,6 +1,6 @@
-"""How long each layer of a network takes in a training step, forward and backward.
+"""Measures how long each layer of a network takes in a training step, forward and backward.
 
-These are quick figures for the report. `epitomic.bench` makes timings that can be compared.
+These are quick figures for the report. To compare timings, use `epitomic.bench`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class LayerTime:
 
 
 def time_layers(model: nn.Module, x: Tensor, repetitions: int = 3) -> list[LayerTime]:
-    """Times each layer of a network by itself, on the input that it gets when the network sees ``x``.
+    """Times each layer of a network by itself, on the input that it gets when the network computes ``x``.
 
     Args:
         model: The network. Its weights and gradients stay as they are.
@@ -67,7 +67,7 @@ def time_layers(model: nn.Module, x: Tensor, repetitions: int = 3) -> list[Layer
 
 
 def _time(module: nn.Module, given: Tensor, *, needs_input: bool) -> tuple[float, float]:
-    """Seconds forward and backward. The gradient of the images themselves is not needed."""
+    """Returns the seconds of the forward and the backward pass. ``needs_input`` is False for images."""
     x = given.requires_grad_(needs_input)
     began = time.perf_counter()
     y = module(x)

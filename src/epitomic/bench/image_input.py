@@ -1,7 +1,7 @@
 """Times the input of photographs: how many images a second a store gives, and how many cores a network needs for it.
 
-Each step includes the ones before it: reading an image's bytes, decoding it, cutting its crop, and the whole feed with
-worker processes, which ends in standardised batches. "Cold" means that the operating system has forgotten the store's
+Each step includes the ones before it: reading an image's bytes, decoding it, cropping it, and the whole feed with
+worker processes, which gives standardised batches. "Cold" means that the operating system has forgotten the store's
 files before the step begins.
 """
 
@@ -30,7 +30,7 @@ from epitomic.support.errors import UserError
 OPEN, READ, DECODE, CROP, FEED = "open", "read", "read, decode", "read, decode, crop", "whole feed"
 STEPS = (READ, DECODE, CROP)  # those that one process does, without workers
 BATCH = 128  # images
-EPOCHS = 3  # most epochs in one timing of the feed: each starts its workers anew
+EPOCHS = 3  # most epochs in one timing of the feed; each epoch starts new workers
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class InputResult:
 
 @dataclass(frozen=True)
 class Need:
-    """What a network takes from the input."""
+    """How fast a network needs its images, and what each image costs the workers."""
 
     network: str
     device: str
@@ -55,7 +55,7 @@ class Need:
 
     @property
     def cores(self) -> float:
-        """Number of cores whose whole time the workers need to keep up."""
+        """Number of cores that the workers need, full time, to keep up with the network."""
         return self.rate * self.core
 
 
@@ -140,7 +140,7 @@ def evict(folder: Path) -> None:
 
 
 def measure_need(network: str, crop: int, batch: int, results: Sequence[InputResult], seconds: float) -> Need:
-    """Times a training step of a network on this machine's GPU, or else on its processor."""
+    """Times a training step of a network on this machine's GPU, or on its processor if there is no GPU."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model = create_model(network, num_classes=1000, in_channels=3, image_size=crop).to(device).train()
     model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -165,7 +165,7 @@ def feed_core_seconds(results: Sequence[InputResult]) -> float:
 
 
 def _images_in(seconds: float, images: StoreImages, config: Photographs) -> int:
-    """Returns about how many images one process prepares in so many seconds, at least a batch."""
+    """Returns about how many images one process prepares in ``seconds``, and at least `BATCH`."""
     began, done = time.perf_counter(), 0
     for index in _some(len(images), 0):
         _step(images, config, CROP, index)
@@ -176,7 +176,7 @@ def _images_in(seconds: float, images: StoreImages, config: Photographs) -> int:
 
 
 def _some(length: int, turn: int) -> Iterator[int]:
-    """Yields the numbers of all images in random order, again and again."""
+    """Yields the numbers of all images in random order, without end."""
     draws = torch.Generator().manual_seed(turn)
     while True:
         yield from torch.randperm(length, generator=draws).tolist()
@@ -208,7 +208,7 @@ def _time_step(images: StoreImages, config: Photographs, step: str, count: int, 
 def _time_feed(feed: PhotographFeed, count: int, turn: int) -> tuple[float, float]:
     """Times the feed over about ``count`` images, or fewer if the store is small.
 
-    The start of the workers is not timed, but its core time counts.
+    The start of the workers is not timed, but the core seconds that it takes count.
     """
     core = _children()
     images = timed = 0

@@ -1,4 +1,4 @@
-"""Timings that can be compared: every contestant runs once a repetition, and ratios are taken within it."""
+"""Timings that can be compared: every contestant runs once in each repetition, and ratios are taken within it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Sample:
 def interleaved(
     functions: Mapping[Key, Callable[[], object]], repetitions: int, tell: Callable[[int], object] = lambda done: None
 ) -> dict[Key, Sample]:
-    """Times each function in turn, once a repetition; a repetition that does not count comes first.
+    """Times each function in turn, once in each repetition, after a first repetition that does not count.
 
     Args:
         functions: What to time.

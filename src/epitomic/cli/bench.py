@@ -7,13 +7,14 @@
 
 All contestants run in one process. Each repetition times every contestant once, and ratios are taken within the
 repetition. Both sides run in contiguous and in channels_last memory, and the faster time of each side counts. Torch's
-two calls also run under torch.compile. On a processor with bfloat16 instructions everything runs in bfloat16, too;
-speed-ups are always over torch's float32. "max_pool_conv2d" is the same function by our kernel. A network's name with
-@torch is the network with torch's own layers.
+two calls also run under torch.compile. On a processor with bfloat16 instructions everything also runs in bfloat16;
+speed-ups are always over torch's float32. The row max_pool_conv2d is conv2d + max_pool2d computed by our kernel.
+NAME@torch is the network NAME with torch's own layers.
 
---input times opening a store, reading, decoding and cropping its images in one process, and the whole feed with 1, 2,
-4, ... worker processes up to one per core, with its files in memory (warm) and after the system has forgotten them
-(cold). It then times a training step of a network, on the GPU if there is one, and says how many cores feed it.
+--input times one process that opens a store, reads, decodes and crops its images. It then times the whole feed with 1,
+2, 4, ... worker processes, up to one per core. Both run with the files in memory (warm) and after the system has
+forgotten them (cold). At last it times a training step of a network, on the GPU if there is one, and says how many
+cores feed it.
 """
 
 from __future__ import annotations
@@ -53,7 +54,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--cases", nargs="+", metavar="NAME", help=f"layers to time: {'; '.join(CASES)} (default: all of them)"
     )
     parser.add_argument(
-        "--algorithms", nargs="+", default=["auto"], metavar="A", help=f"how we compute them: {', '.join(ALGORITHMS)}"
+        "--algorithms",
+        nargs="+",
+        default=["auto"],
+        metavar="A",
+        help=f"our algorithms to time: {', '.join(ALGORITHMS)}",
     )
     parser.add_argument("--normalize", action="store_true", help="time the normalised layers (Eq. 3) as well")
     parser.add_argument(

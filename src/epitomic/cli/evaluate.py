@@ -3,7 +3,7 @@
     epitomic evaluate runs/digits
     epitomic evaluate runs/imagenette --data-dir data/imagenette --crops 10
 
-The test images of photographs are those in the folder `val`. Class probabilities are averaged over views and crops.
+For photographs, the test images are those in the folder `val`. Class probabilities are averaged over views and crops.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def facts_table() -> str:
     if NATIVE.library is None:
         kernel = f"no: {NATIVE.reason}"
     else:
-        kernel = f"yes, for CPU float32, as {NATIVE.target} ({NATIVE.reason})"
+        kernel = f"yes, for CPU float32 and bfloat16, as {NATIVE.target} ({NATIVE.reason})"
     rows = {
         "epitomic": facts["epitomic"],
         "torch": f"{facts['torch']}, {facts['threads']} threads",

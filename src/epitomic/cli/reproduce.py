@@ -6,8 +6,8 @@
     epitomic reproduce mnist --show          shows the table of the runs that are finished so far
 
 A finished run leaves its recipe, facts, metrics and results in OUT/MODEL-SEED and is never trained again. Its weights
-stay in RUNS/MODEL-SEED. OUT/table.md is rewritten after each run. `mnist` and `cifar10` are for Table 6 of the paper,
-`imagenette` and `tiny_imagenet` stand in for Table 4; for Table 5 see `epitomic transfer`.
+stay in RUNS/MODEL-SEED. OUT/table.md is rewritten after each run. `mnist` and `cifar10` repeat the paper's Table 6.
+`imagenette` and `tiny_imagenet` stand in for its Table 4. For Table 5, see `epitomic transfer`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_data_dir(parser)
     add_devices(parser)
     add_options(
-        parser, Recipe, "settings of the recipe", "Other values than the table's make a table of your own: add --out."
+        parser, Recipe, "settings of the recipe", "If you change one of these, you make a table of your own: add --out."
     )
 
 
@@ -58,11 +58,13 @@ def run(args: argparse.Namespace) -> int:
         return _list_tables()
     for path, plural in (("model.name", "--models"), ("seed", "--seeds")):
         if path in given_options(args):
-            raise UserError(f"{flag(path.partition('.')[0])} is the table's to choose: see {plural}")
+            raise UserError(f"{flag(path.partition('.')[0])} is set by the table: use {plural}")
     table = get_table(args.table)
     recipe = overridden(get_recipe(table.name), args)
     if recipe != get_recipe(table.name) and not args.out:
-        raise UserError("other settings than the table's make another table: add --out with a folder for it")
+        raise UserError(
+            "these settings differ from the table's, so they make another table: add --out with a folder for it"
+        )
     kept, runs = Path(args.out or f"results/{table.name}"), Path(args.runs or f"runs/{table.name}")
     planned = list(plan_runs(table, args.models, args.seeds))
     failed: dict[str, str] = {}
@@ -74,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
             )
         except Interrupted as stopped:
             print(
-                f"stopped; every run has saved a checkpoint: repeat the command to continue ({kept} has what is done)"
+                f"stopped; every run has saved a checkpoint: repeat the command to continue ({kept} has finished runs)"
             )
             raise SystemExit(128 + stopped.number) from None
         print()
@@ -86,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _options(args: argparse.Namespace) -> list[str]:
-    """Returns the options that go on to each `epitomic train`."""
+    """Returns the options that are passed to each `epitomic train`."""
     words = [word for path, text in given_options(args).items() for word in (flag(path), text)]
     words += given_devices(args)
     return [*words, "--data-dir", args.data_dir] if args.data_dir else words

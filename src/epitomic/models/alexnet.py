@@ -1,8 +1,9 @@
 """The network of Krizhevsky, Sutskever and Hinton (2012), which the paper's convergence figure compares with.
 
 Both halves are on one device, as in Caffe's reference model: convolutions 2, 4 and 5 see their own half of the channels
-(``groups=2``). A layer is convolution, ReLU, LRN, and overlapping 3 x 3 maxima with stride 2. Their windows
-stay inside the image. Biases start at zero; the authors set some to one.
+(``groups=2``). ReLU follows each convolution. Layers 1 and 2 also have LRN, and layers 1, 2 and 5 have 3 x 3
+max-pooling with stride 2, whose windows overlap and stay inside the image. Biases start at zero; the authors set some
+to one.
 """
 
 from __future__ import annotations

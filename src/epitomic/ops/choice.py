@@ -16,16 +16,15 @@ from epitomic.ops.triton.rule import Work, peaks
 from epitomic.ops.triton.served import TRITON, why_not_triton
 
 ALGORITHMS = ("auto", "reference", "direct", "one_convolution", "winograd", "native", *TRITON)
-WORTHWHILE = 64  # saved work from which `winograd` wins (measured by benchmarks/auto.py)
+WORTHWHILE = 64  # saved work (`saves_enough`) above which `winograd` wins (measured by benchmarks/auto.py)
 TRANSFORMS = 8  # cost of the native kernel's transforms of one point, counted in channels of multiplications
 DUAL_TRANSFORMS = 3.5  # the same per point of an axis, against one convolution (measured by benchmarks/auto_dual.py)
 PACKING = 16  # cost of packing the weights for the native kernel, counted in patches
 # Torch's gain from bfloat16 instructions, which our float32 kernel has to beat (measured by benchmarks/auto_dual.py).
 BFLOAT16_PAIR, BFLOAT16_PLAIN = 1.6, 2.0
 MAX_TILE = 6  # outputs per axis and patch of a plain convolution
-PLAIN_POINTS = (
-    6  # its points per axis: more cost more than 10 times conv2d's accuracy (measured by benchmarks/points.py)
-)
+# Points per axis of a plain convolution. With more, its error is over 10 times conv2d's (benchmarks/points.py).
+PLAIN_POINTS = 6
 
 Sizes = Geometry | PoolGeometry | TileGeometry
 
@@ -44,7 +43,7 @@ def choose_algorithm(
     ``"auto"`` follows a rule. On a GPU it is that of `choose_on_gpu`. On CPU it is ``"native"``, ``"winograd"`` or
     ``"direct"``, by what was measured (docs/performance.md). The first two need float32, float64 or bfloat16, at most
     `MAX_POINTS` points per axis, and a call that is not traced, exported, transformed or differentiated in forward
-    mode. Then
+    mode. Under these conditions
 
     - ``"native"`` serves float32 and bfloat16, where it is built and wins (`native_wins`);
     - ``"winograd"`` serves the rest where it saves enough (`saves_enough`), but not bfloat16.
@@ -97,9 +96,9 @@ def choose_algorithm(
 
 
 def choose_on_gpu(geometry: Sizes, input: Tensor, weight: Tensor, dtype: torch.dtype) -> str:
-    """Returns the algorithm that takes the least time by operations and bytes (`triton.rule`). Nothing was measured.
+    """Returns the algorithm that a rule expects to be the fastest, by operations and bytes (`triton.rule`).
 
-    It is ``"direct"`` where Triton cannot serve the call, and where there is no maximum to take.
+    The rule was never measured on a GPU. ``"direct"`` serves calls without a maximum, or that Triton cannot serve.
     """
     if isinstance(geometry, TileGeometry) or max(geometry.pool) == 1:
         return "direct"
@@ -129,8 +128,8 @@ def why_triton_cannot_serve(
 def working_dtype(algorithm: str, dtype: torch.dtype) -> torch.dtype:
     """Returns the dtype in which an algorithm computes a result of ``dtype``.
 
-    Our kernels compute bfloat16 in float32. The transforms would lose too much otherwise, and the fewer multiplications
-    outweigh the faster instructions.
+    Our CPU kernels compute bfloat16 in float32. In bfloat16 the transforms would lose too much, and fewer
+    multiplications gain more than bfloat16 instructions would.
     """
     ours = algorithm in ("auto", "winograd", "native")
     return torch.float32 if dtype == torch.bfloat16 and ours else dtype
@@ -139,10 +138,10 @@ def working_dtype(algorithm: str, dtype: torch.dtype) -> torch.dtype:
 def native_wins(geometry: Sizes, input: Tensor, weight: Tensor, dtype: torch.dtype = torch.float32) -> bool:
     """Whether the native kernel is faster than torch's convolutions.
 
-    With epitomes it is wherever there is a maximum to take, D > 1. Against one convolution, with pooling or without, it
-    has to save enough multiplications to pay for the transforms, whose share falls with the channels, and for packing
-    the weights, whose share falls with the patches. In bfloat16 the convolution is faster if the processor has
-    instructions for it.
+    For epitomes it is faster wherever there is a maximum to take, D > 1. A convolution, with pooling or without, has to
+    save enough multiplications to pay for two things: the transforms, whose share falls with the number of channels,
+    and the packing of the weights, whose share falls with the number of patches. In bfloat16 torch's convolution is
+    faster if the processor has instructions for it, so more has to be saved.
     """
     if isinstance(geometry, Geometry):
         return max(geometry.pool) > 1
@@ -181,7 +180,7 @@ def saves_enough(geometry: Sizes, channels: int) -> bool:
 def choose_tile(kernel: Pair, padding: Pair, height: int, width: int) -> TileGeometry:
     """Returns the sizes of a plain convolution with the tile that takes the fewest multiplications.
 
-    What hangs over the end of the output counts, too. Filters of one row or column may take more points.
+    Outputs that a tile computes beyond the end count as well. Filters of one row or column may take more points.
     """
     responses = height + 2 * padding[0] - kernel[0] + 1, width + 2 * padding[1] - kernel[1] + 1
     limit = MAX_POINTS if min(kernel) == 1 else PLAIN_POINTS
@@ -195,8 +194,8 @@ def choose_tile(kernel: Pair, padding: Pair, height: int, width: int) -> TileGeo
 def has_few_channels(epitomes: int, channels: int, kernel: Pair, pool: Pair) -> bool:
     """Whether the native kernel is faster without transforms (`reductions.pixels_to_channels`).
 
-    It is where D^2 W^2 multiplications per channel without transforms cost less than V^2 with them, unless the gathered
-    patches would be much larger than the output.
+    This holds where D^2 W^2 multiplications per channel without transforms cost less than V^2 with them. It does
+    not hold where the gathered patches would be much larger than the output.
     """
     (wh, ww), (dh, dw) = kernel, pool
     direct = dh * dw * (wh * ww * channels + TRANSFORMS)

@@ -41,7 +41,7 @@ def match_direct(x: Tensor, filters: Tensor, bias: Tensor | None, stride: Pair) 
 def max_pool_direct(
     x: Tensor, filters: Tensor, bias: Tensor | None, geometry: PoolGeometry, groups: int, *, positions: bool
 ) -> tuple[Tensor, Tensor | None]:
-    """Eq. 1 by torch's own pair, ``conv2d`` and ``max_pool2d``.
+    """Computes Eq. 1 by torch's own pair, ``conv2d`` and ``max_pool2d``.
 
     Args:
         x: Input, (N, C, H, W).
@@ -49,10 +49,10 @@ def max_pool_direct(
         bias: (K,) or None.
         geometry: The sizes.
         groups: Groups of channels, as in ``conv2d``.
-        positions: Whether to return the positions, too.
+        positions: Whether to return the positions as well.
 
     Returns:
-        Responses, (N, K, oh, ow), and the winning p, int64, or None.
+        The responses, (N, K, oh, ow), and the winning p, int64, or None without ``positions``.
     """
     pool = geometry.pool, geometry.pool_stride, geometry.pool_padding, (1, 1), geometry.ceil_mode
     responses = F.conv2d(x, filters, bias, geometry.stride, geometry.padding, groups=groups)
@@ -72,12 +72,12 @@ def _search(x: Tensor, filters: Tensor, stride: Pair) -> tuple[Tensor, Tensor]:
     for p in range(1, filters.shape[1]):
         response = F.conv2d(x, filters[:, p], stride=stride)
         positions = positions.masked_fill(response > best, p)  # strictly better: equal maxima leave the lowest p
-        best = torch.maximum(best, response)  # NaN wins
+        best = torch.maximum(best, response)  # gives NaN if either is NaN
     return best, positions
 
 
 class _MatchDirect(torch.autograd.Function):
-    """`_search`, with a gradient that needs the winners only. Plain autograd would keep a mask per position."""
+    """Does `_search`, with a gradient that needs only the winners. Plain autograd would keep a mask per position."""
 
     generate_vmap_rule = True  # for torch.func
 

@@ -1,9 +1,9 @@
-"""Formulas for ``torch.utils.flop_counter``: what `FlopCounterMode` reports for the kernel (`matching`).
+"""Tells ``torch.utils.flop_counter`` how many operations `FlopCounterMode` reports for the kernel (`matching`).
 
-They count the operations of the layer's definition, not those that the kernel saves: D*D*W*W*C multiply-adds for each
+The formulas count the operations of the layer's definition, whatever the kernel saves: D*D*W*W*C multiply-adds for each
 patch and epitome (Eq. 2), and W*W*C for each response of the convolution (Eq. 1). A multiply-add counts as two
-operations. So the layer counts as conv2d + max_pool2d of equal geometry does. Each half of the backward pass, the
-gradient of the input and that of the weights, counts as much as the forward pass.
+operations. So the layer counts as much as conv2d + max_pool2d of equal geometry. The gradient of the input counts as
+much as the forward pass, and so does the gradient of the weights.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ def _register(counter: ModuleType) -> None:
 
 
 class _OnImport(importlib.abc.MetaPathFinder):
-    """Registers the formulas when torch's counter is imported. It imports Triton, which would slow our own import."""
+    """Registers the formulas when torch's counter is imported. We do not import it: it imports Triton, slowly."""
 
     def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
-        """Finds the counter as Python does, and adds the registration to what its import runs."""
+        """Finds the counter as Python does, and registers the formulas after its import."""
         if fullname != COUNTER:
             return None
         sys.meta_path.remove(self)

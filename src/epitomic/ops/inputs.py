@@ -1,4 +1,4 @@
-"""What all layers do with their arguments: checks, dtypes, autocast, and images without a batch."""
+"""Handles the arguments of all layers: checks, padding, dtypes, autocast, and images without a batch."""
 
 from __future__ import annotations
 
@@ -80,13 +80,13 @@ def resolve_padding(padding: Size | str, kernel: Pair, stride: Pair, dilation: P
 
 
 def pad_unevenly(input: Tensor, around: tuple[int, int, int, int]) -> tuple[Tensor, Pair]:
-    """Adds zeros that differ between two sides of the input. Returns the input and the even padding that is left."""
+    """Pads the input if opposite sides need different padding. Returns it and the padding that is still to be added."""
     left, right, top, bottom = around
     return (input, (top, left)) if (left, top) == (right, bottom) else (F.pad(input, around), (0, 0))
 
 
 def compute_dtype(input: Tensor) -> torch.dtype:
-    """Returns the input's dtype, or autocast's where that is on, as ``conv2d`` does."""
+    """Returns the dtype of the result: autocast's where autocast is on, else the input's, as for ``conv2d``."""
     if _autocast_enabled(input) and input.dtype != torch.float64:
         return torch.get_autocast_dtype(input.device.type)
     return input.dtype
@@ -95,7 +95,7 @@ def compute_dtype(input: Tensor) -> torch.dtype:
 def on_batch(input: Tensor, dtype: torch.dtype, compute: Callable[[Tensor], Computed]) -> Computed:
     """Calls ``compute`` without autocast on a batch in ``dtype``. One image becomes a batch of one.
 
-    The responses come back in the dtype that `compute_dtype` tells.
+    The responses are returned in the dtype of `compute_dtype`.
     """
     result = compute_dtype(input)
     batch = (input if input.dim() == 4 else input.unsqueeze(0)).to(dtype)
@@ -108,7 +108,7 @@ def on_batch(input: Tensor, dtype: torch.dtype, compute: Callable[[Tensor], Comp
 
 
 def returned(y: Tensor, positions: Tensor | None, return_positions: bool) -> Tensor | tuple[Tensor, Tensor]:
-    """Returns the responses, and their positions as int64 in the same memory format if they are asked for."""
+    """Returns the responses, and with ``return_positions`` also the positions, as int64 in the same memory format."""
     if not return_positions:
         return y
     assert positions is not None
@@ -123,7 +123,7 @@ def by_groups(
     bias: Tensor | None,
     compute: Callable[[Tensor, Tensor, Tensor | None], Computed],
 ) -> Computed:
-    """Calls ``compute`` for each group of channels and puts the results side by side."""
+    """Calls ``compute`` for each group of channels and concatenates the results."""
     if groups == 1:
         return compute(x, weight, bias)
     biases = [None] * groups if bias is None else bias.chunk(groups)

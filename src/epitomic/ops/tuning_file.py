@@ -1,8 +1,8 @@
-"""The file that remembers what was measured and compared on this machine's devices.
+"""The file that keeps the timings and comparisons of algorithms on this machine's devices.
 
 It is ``epitomic/tuning.json`` in the user's cache (``$XDG_CACHE_HOME`` or ``~/.cache``), or the file that
-``EPITOMIC_TUNING`` names. It can be deleted at any time. A file that cannot be read, or that something else wrote, is
-left as it is and ignored with one warning. Entries count only for the same device and the same versions.
+``EPITOMIC_TUNING`` names. You can delete it at any time. If the file cannot be read, or another program wrote it, it is
+left as it is and ignored, with one warning. Entries are used only for the same device and the same versions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FORMAT = "epitomic tuning 1"
 
 
 class TuningFile:
-    """Reads and writes the file. Everything read is kept in memory."""
+    """Reads and writes the file, and keeps its entries in memory."""
 
     def __init__(self) -> None:
         self.path: Path | None = None
@@ -32,24 +32,24 @@ class TuningFile:
         self.usable = True
 
     def times(self, device: torch.device, shape: str) -> dict[str, float]:
-        """Returns the milliseconds of each algorithm for a shape. Those that failed have infinity."""
+        """Returns the milliseconds of each algorithm for a shape; infinity for an algorithm that failed."""
         known = self._section(device, "milliseconds").get(shape, {})
         if not isinstance(known, dict):
             return {}
         return {k: math.inf if v is None else v for k, v in known.items() if v is None or isinstance(v, int | float)}
 
     def keep_times(self, device: torch.device, shape: str, milliseconds: dict[str, float]) -> None:
-        """Remembers the times of a shape."""
+        """Keeps the times of a shape."""
         rounded = {k: None if math.isinf(v) else round(v, 4) for k, v in milliseconds.items()}
         self._keep(device, "milliseconds", shape, rounded)
 
     def verdict(self, device: torch.device, algorithm: str, kind: str) -> str | None:
-        """Returns in what an algorithm differed from ``"direct"``, "" if in nothing, and None if nobody compared."""
+        """Returns how an algorithm differed from ``"direct"``: "" if it did not, None if they were not compared."""
         found = self._section(device, "differences").get(f"{algorithm}: {kind}")
         return found if isinstance(found, str) else None
 
     def keep_verdict(self, device: torch.device, algorithm: str, kind: str, differs: str) -> None:
-        """Remembers in what an algorithm differed from ``"direct"``; "" if in nothing."""
+        """Keeps how an algorithm differed from ``"direct"``; "" if it did not."""
         self._keep(device, "differences", f"{algorithm}: {kind}", differs)
 
     def _section(self, device: torch.device, name: str) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class TuningFile:
             self._give_up(str(error))
 
     def _read(self) -> None:
-        """Reads the file into memory, where it replaces what came from the same file before."""
+        """Reads the file into memory, and replaces what was read from it before."""
         from epitomic.support.errors import UserError
         from epitomic.support.files import read_json
 

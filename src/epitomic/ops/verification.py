@@ -1,4 +1,4 @@
-"""Whether an algorithm gives the results of another one: outputs, winners and all gradients of a random problem."""
+"""Compares the results of two algorithms: outputs, winners and all gradients of a random problem."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 # Largest error by dtype, as a share of the largest value. TF32 is float32 with the precision of float16.
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 3e-2}
 TF32_TOLERANCE = 1e-2
-UNCLEAR = {torch.float64: 1e-3, torch.float32: 1e-3}  # share of winners that may differ, by rounding
+UNCLEAR = {torch.float64: 1e-3, torch.float32: 1e-3}  # largest share of winners that may differ through rounding
 UNCLEAR_IN_HALF = 0.05
 OUTPUTS = 3  # height and width of a small problem's output
-BLOCK = 64  # a small problem keeps the rest of its channels modulo this, so that kernels meet the same borders
+BLOCK = 64  # a small problem has the same number of channels modulo this, so kernels treat incomplete blocks alike
 
 # Computes a layer: algorithm, input, weight, bias -> responses and positions.
 Run = Callable[[str, Tensor, Tensor, Tensor | None], Computed]
@@ -43,13 +43,15 @@ class Trial(NamedTuple):
     def small(
         cls, geometry: Geometry | PoolGeometry, input: Tensor, weight: Tensor, bias: Tensor | None, dtype: torch.dtype
     ) -> Trial:
-        """Draws a small problem of the same kind: two images, few outputs, fewer channels. It uses no global generator.
+        """Draws a small problem of the same kind: two images, few outputs, fewer channels.
+
+        The global random generator is not used.
 
         Args:
             geometry: The sizes of the layer.
-            input: The layer's input, (..., C, H, W). Its memory format and device are kept.
-            weight: Its weights.
-            bias: Its bias or None.
+            input: The layer's input, (..., C, H, W). The problem has its memory format and device.
+            weight: The layer's weights.
+            bias: The layer's bias, or None.
             dtype: The dtype to compute in.
         """
         groups = input.shape[-3] // weight.shape[1]
@@ -71,7 +73,7 @@ class Trial(NamedTuple):
 def what_differs(run: Run, algorithm: str, trial: Trial, truth: str = "direct") -> str | None:
     """Compares an algorithm with ``truth`` computed in float64, forward and backward.
 
-    Winners may differ where two responses are equal to rounding. Those places get no gradient.
+    Winners may differ where two responses are equal up to rounding. No gradient is passed to those places.
 
     Returns:
         What differed and by how much, or None if all agrees.
@@ -106,7 +108,7 @@ def verify(call: Call, algorithm: str) -> str | None:
     """Compares an algorithm with ``"direct"`` on a small problem of the call's kind.
 
     Returns:
-        What differed, "" if nothing did, or None if there was no memory to compare them.
+        What differed, "" if nothing did, or None if the memory was too small for the comparison.
     """
     assert isinstance(call.geometry, Geometry | PoolGeometry)
 
@@ -119,7 +121,7 @@ def verify(call: Call, algorithm: str) -> str | None:
             return what_differs(run, algorithm, trial) or ""
     except torch.OutOfMemoryError:
         return None
-    except Exception as error:  # a kernel that does not compile, or crashes
+    except Exception as error:  # a kernel that does not compile, or fails
         return f"{type(error).__name__}: {(str(error).splitlines() or ['no message'])[0]}"
 
 
@@ -148,12 +150,12 @@ def _error(got: Tensor, wanted: Tensor) -> float:
 
 
 def _fewer(count: int) -> int:
-    """Returns a number of channels of at most 2 * `BLOCK` - 1 that has the same rest."""
+    """Returns a number of channels below 2 * `BLOCK` that is equal to ``count`` modulo `BLOCK`."""
     return count if count < 2 * BLOCK else BLOCK + count % BLOCK
 
 
 def _shortest(geometry: Geometry | PoolGeometry, size: tuple[int, ...], axis: int) -> int:
-    """Returns the smallest height or width that gives `OUTPUTS` outputs, or all that the input has."""
+    """Returns the smallest height or width that gives `OUTPUTS` outputs, or all outputs of an input that has fewer."""
 
     def outputs(n: int) -> int:
         try:

@@ -1,4 +1,4 @@
-"""How sure we are that two networks differ: over seeds, and over test images."""
+"""Computes how sure we are that two networks differ: over seeds, and over test images."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 CONFIDENCE = 0.95  # of every interval
-POWER = 0.8  # chance to find the smallest difference that we say runs can show
+POWER = 0.8  # probability with which runs find their `smallest_difference`
 RESAMPLES = 2000  # of the bootstrap
 
 
@@ -28,7 +28,7 @@ class Interval:
 
     @property
     def verdict(self) -> str:
-        """What the interval says about the first network's error: ``lower``, ``higher`` or ``undecided``."""
+        """Whether the first network's error is ``lower``, ``higher`` or ``undecided``."""
         if self.high < 0:
             return "lower"
         return "higher" if self.low > 0 else "undecided"
@@ -61,9 +61,9 @@ def welch(first: Sequence[float], second: Sequence[float]) -> Interval | None:
 
 
 def smallest_difference(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """Returns the true difference that runs like these find in 80 % of all cases; None if one has a single seed.
+    """Returns the true difference that runs like these would find in 80 % of all cases; None if one has a single seed.
 
-    "Find" means that Welch's interval does not hold zero.
+    A difference is found if Welch's interval does not hold zero.
     """
     if min(len(first), len(second)) < 2:
         return None
@@ -74,26 +74,26 @@ def smallest_difference(first: Sequence[float], second: Sequence[float]) -> floa
 def over_images(first: Sequence[str], second: Sequence[str], places: int = 1, seed: int = 0) -> Interval | None:
     """Returns a bootstrap interval of the difference of two errors over test images, paired by image.
 
-    It says how much the difference depends on the images that were tested, with the trained networks as they are.
+    It shows how much the difference depends on the test images. The trained networks are taken as they are.
 
     Args:
         first: Ranks (`Scores.ranks`) of each seed of the first network.
         second: Ranks of each seed of the second network.
-        places: An image is an error if its class is not among so many highest scores: 1 or 5.
+        places: 1 or 5. An image is an error if its class is not among so many highest scores.
         seed: Seed of the random numbers.
 
     Returns:
         The interval; None if a network has no ranks.
 
     Raises:
-        ValueError: If the ranks are not about equally many images.
+        ValueError: If the ranks are not all of the same number of images.
     """
     import numpy as np
 
     if not first or not second:
         return None
     if len({len(ranks) for ranks in (*first, *second)}) > 1:
-        raise ValueError("ranks must be about the same images, but they are about different numbers of images")
+        raise ValueError("ranks must be of the same images, but they are of different numbers of images")
     right = "12345"[:places]
     errors = [np.mean([[rank not in right for rank in ranks] for ranks in group], axis=0) for group in (first, second)]
     differences = errors[0] - errors[1]  # (images,)

@@ -1,6 +1,6 @@
-"""What a person sees on the terminal: progress, tables, durations and percentages.
+"""Writes what a person sees on the terminal: progress, tables, durations and percentages.
 
-Tables are plain text, not rich's: they look the same in a log, and commands that need torch alone print them.
+Tables are plain text, not rich's: they look the same in a log, and commands that need only torch can print them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def tell_nobody(text: str, share: float) -> None:
 
 
 def tell_part(tell: Tell, number: int, count: int) -> Tell:
-    """Tells the progress of one of ``count`` jobs that take about as long, counted from 0."""
+    """Returns a `Tell` for one of ``count`` jobs that take about equally long; ``number`` counts from 0."""
     return lambda text, share: tell(text, (number + share) / count)
 
 
@@ -39,10 +39,10 @@ class Progress:
 
     Args:
         total: Units of work in the whole job, or None if unknown.
-        done: Units that were done before this session; they do not count for the speed.
+        done: Units that were done before this session. The speed leaves them out.
         unit: Name of a unit of work for the speed, such as ``"images"``. None shows no speed.
-        scale: How many ``unit`` one unit of work stands for, such as the images in a step.
-        quiet: Show nothing.
+        scale: How many of ``unit`` make one unit of work, such as the number of images in a step.
+        quiet: Whether to show nothing.
         stream: Where to write (default: standard error).
     """
 
@@ -106,7 +106,7 @@ class Progress:
             print(text, file=self.stream, flush=True)
 
     def pace(self) -> str:
-        """Speed and time left, such as ``"1,200 images/s  2:05 left"``; empty before anything is done."""
+        """Returns speed and time left, such as ``"1,200 images/s  2:05 left"``; empty before anything is done."""
         finished, seconds = self.done - self.first, time.monotonic() - self.began
         if finished <= 0 or seconds <= 0:
             return ""
@@ -117,7 +117,7 @@ class Progress:
 
 
 def duration(seconds: float) -> str:
-    """Hours, minutes and seconds.
+    """Returns a duration as hours, minutes and seconds.
 
     >>> duration(75), duration(7322)
     ('1:15', '2:02:02')
@@ -128,7 +128,7 @@ def duration(seconds: float) -> str:
 
 
 def percent(share: float, digits: int = 2) -> str:
-    """A share of 1 as a percentage.
+    """Returns a share of 1 as a percentage.
 
     >>> percent(0.0612)
     '6.12 %'
@@ -137,7 +137,7 @@ def percent(share: float, digits: int = 2) -> str:
 
 
 def text_table(head: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[int] = ()) -> str:
-    """A table in plain text, with columns wide enough for their cells.
+    """Returns a table in plain text, with columns wide enough for their cells.
 
     Args:
         head: Names of the columns.
@@ -161,7 +161,7 @@ def text_table(head: Sequence[str], rows: Iterable[Sequence[str]], *, right: Seq
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown.
+    """Returns a table in Markdown.
 
     >>> print(markdown_table(["a", "b"], [["1", "2"]]), end="")
     | a | b |

@@ -1,4 +1,4 @@
-"""Tensors and JSON in one safetensors file with a checksum, so that it cannot run code and damage is noticed."""
+"""Saves tensors and JSON in one safetensors file with a checksum: it cannot run code, and damage is noticed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 from epitomic.support.errors import UserError
 from epitomic.support.files import write_atomically
 
-KEY = "epitomic"  # a single metadata entry, because safetensors writes several in no fixed order
+KEY = "epitomic"  # the only metadata entry: safetensors would write several in no fixed order
 
 
 class DamagedFileError(UserError):
@@ -21,7 +21,7 @@ class DamagedFileError(UserError):
 
 
 def save_tensors(path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
-    """Writes tensors, and ``state`` as JSON in the file's metadata, by `write_atomically`.
+    """Writes tensors, and ``state`` as JSON in the file's metadata, all or nothing (`write_atomically`).
 
     Raises:
         UserError: If the file cannot be written.
@@ -40,7 +40,7 @@ def load_tensors(path: Path, *, need_digest: bool = True) -> tuple[dict[str, Ten
 
     Args:
         path: Path of the file.
-        need_digest: Refuse safetensors files of other programs, which have no checksum.
+        need_digest: Whether to refuse safetensors files of other programs, which have no checksum.
 
     Raises:
         DamagedFileError: If the file's contents have changed since it was written.
@@ -69,7 +69,7 @@ def _need_safetensors() -> None:
     try:
         import safetensors  # noqa: F401
     except ModuleNotFoundError:
-        raise UserError("weights are kept in safetensors: pip install 'epitomic[train]'") from None
+        raise UserError("reading and writing weights needs safetensors: pip install 'epitomic[train]'") from None
 
 
 def _digest(tensors: dict[str, Tensor], text: str) -> str:

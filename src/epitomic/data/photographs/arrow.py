@@ -1,6 +1,6 @@
 """Shards as Arrow streams, which anyone can open with ``datasets.Dataset.from_file``.
 
-Only `epitomic prepare` writes and parses them. Training reads an image's bytes by their place in the file (`table`).
+Only `epitomic prepare` writes and parses them. Training reads an image's bytes at their offset in the file (`table`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def locate(path: Path) -> Table:
     """Finds the bytes of each image in a shard.
 
     Raises:
-        UserError: If the file is not a shard. A damaged shard can also crash the parser of Arrow.
+        UserError: If the file is not a shard. A damaged shard can also crash Arrow's parser.
     """
     import pyarrow as pa
 
@@ -66,6 +66,6 @@ def locate(path: Path) -> Table:
         ValueError,
         AttributeError,
         RuntimeError,
-    ) as error:  # pyarrow's derive from these
+    ) as error:  # pyarrow's errors derive from these
         reason = f"{type(error).__name__}: {error}".splitlines()[0][:200]
         raise UserError(f"{path} is damaged ({reason})") from None

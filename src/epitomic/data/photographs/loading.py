@@ -19,13 +19,13 @@ from epitomic.support.errors import UserError
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-TOLD = 10  # bad images that are named on the terminal
+TOLD = 10  # most bad images that are named on the terminal
 
 Problems = list[tuple[str, str]]  # (image, reason)
 
 
 class ImageSource(Protocol):
-    """Images by number, from a store (`store.StoreImages`) or from plain folders (`folders.FolderImages`).
+    """Images by number, from a store (`store.StoreImages`) or from class folders (`folders.FolderImages`).
 
     Attributes:
         classes: Names of the classes, in the order of the labels.
@@ -55,7 +55,7 @@ class BadImages(dict[str, str]):
     """Images that could not be read: name and reason. The first few are named on the terminal."""
 
     def note(self, problems: Problems) -> None:
-        """Adds these images."""
+        """Adds images, and names the new ones on the terminal until `TOLD` have been named."""
         for name, reason in problems:
             if name not in self and len(self) < TOLD:
                 print(f"epitomic: skipped {name}: {reason}", file=sys.stderr)
@@ -70,9 +70,9 @@ def default_workers() -> int:
 def load_in_order(
     function: Callable[..., Any], items: Sequence[Tensor], workers: int, device: torch.device | None = None
 ) -> Iterator[Any]:
-    """Yields ``function(item)`` of each item in order; ``workers`` processes call the function."""
+    """Yields ``function(item)`` for each item in order; ``workers`` processes call the function."""
     loader: DataLoader[Any] = DataLoader(
-        items,  # type: ignore[arg-type]  # a sequence is data set enough
+        items,  # type: ignore[arg-type]  # a sequence works as a data set
         batch_size=None,
         collate_fn=function,  # without batches the loader calls it on every item
         num_workers=workers,
@@ -90,7 +90,7 @@ def load_in_order(
 
 
 def shared_bytes(*shape: int) -> Tensor:
-    """Returns zeros, uint8, that a worker process sends to its parent without copying them."""
+    """Returns a uint8 tensor of zeros that a worker process can send to its parent without copying it."""
     if get_worker_info() is None:
         return torch.zeros(shape, dtype=torch.uint8)
     storage = torch.UntypedStorage._new_shared(math.prod(shape))  # a new file in memory, which is all zeros
@@ -98,13 +98,13 @@ def shared_bytes(*shape: int) -> Tensor:
 
 
 def _leave_signals_to_the_parent(worker: int) -> None:
-    """Ignores Ctrl-C and SIGTERM, which may reach every process; the training ends its workers after its step."""
+    """Ignores Ctrl-C and SIGTERM, which may reach every process. The training ends its workers after its step."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
 
 
 def to_numbers(images: Tensor, standardize: Standardize, noise: Tensor | None = None) -> Tensor:
-    """Turns bytes, (N, H, W, 3), into standardised numbers, (N, 3, H, W), after adding colour noise, (N, 3)."""
+    """Turns bytes, (N, H, W, 3), into standardised numbers, (N, 3, H, W). Adds colour noise, (N, 3), first if given."""
     pixels = images.permute(0, 3, 1, 2).float().div_(255)
     if noise is not None:
         pixels += noise[:, :, None, None].to(pixels.device)

@@ -199,7 +199,7 @@ def _make_shard(work: Work) -> Made:
 
 
 class StoppedError(Exception):
-    """The first process wants to end."""
+    """Raised when the first process is to end."""
 
 
 def _convert(path: Path, storage: Storage, sums: ColorSums) -> bytes:

@@ -1,4 +1,4 @@
-"""CIFAR-10 in its binary layout: batch files of records, each a label and the pixels of one image."""
+"""Reads CIFAR-10 in its binary layout: batch files of records, each a label and the pixels of one image."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from epitomic.support.errors import UserError
 RECORD = 1 + 3 * 32 * 32  # bytes: a label, then the red, green and blue planes
 LIMIT = 1 << 29  # bytes; an official batch has 30,730,000
 
-
 FILES = (*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin")
 
 
@@ -23,7 +22,7 @@ FILES = (*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin")
 class CifarSource:
     """CIFAR-10's six batch files; ``sha256`` has the checksums of `FILES`.
 
-    The pickled layout is never opened: reading a pickle can run any program.
+    The pickled layout is never opened, because reading a pickle can run any program.
     """
 
     folder: str
@@ -43,8 +42,8 @@ class CifarSource:
         folder, pickled = root / self.folder, root / self.pickled_folder
         if pickled.is_dir() and not all((folder / name).is_file() for name in FILES):
             raise UserError(
-                f"{pickled} holds the pickled layout, and only the binary layout is read: download "
-                f"{self.urls[0]}{self.archive} and unpack that in {root}, or remove {pickled} for an automatic download"
+                f"{pickled} holds the pickled layout, but only the binary layout is read: download "
+                f"{self.urls[0]}{self.archive} and unpack it in {root}, or remove {pickled} for an automatic download"
             )
         files = dict(zip(FILES, self.sha256, strict=True))
         fetch(folder, files, self.urls, archive=(self.archive, self.archive_sha256))

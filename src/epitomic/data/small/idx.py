@@ -1,4 +1,4 @@
-"""Image sets in MNIST's layout: gzipped IDX files, which hold a magic number, the dimensions, then bytes."""
+"""Reads image sets in MNIST's layout: gzipped IDX files of a magic number, the dimensions, then bytes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from epitomic.data.small.splits import Split
 from epitomic.support.errors import UserError
 
 UNSIGNED_BYTE = 8  # element type in the magic number; these sets have no other
-LIMIT = 1 << 31  # bytes; headers that announce more are refused
-
+LIMIT = 1 << 31  # bytes; files whose header says more are refused
 
 FILES = [f"{part}-{kind}-ubyte.gz" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
 
@@ -58,21 +57,21 @@ def read_idx(path: Path, dims: int) -> Tensor:
     """Reads a gzipped IDX file of unsigned bytes with ``dims`` dimensions as a uint8 tensor.
 
     Raises:
-        UserError: If the file is missing, truncated, too long, of another kind, or fails its CRC.
+        UserError: If the file is missing, truncated, too long or of another kind, or if its CRC does not match.
     """
     try:
         with gzip.open(path) as file:
             shape = _shape(path, file.read(4 + 4 * dims), dims)
             size = math.prod(shape)
             if size > LIMIT:
-                raise UserError(f"{path}: its header says {size} bytes of data, and at most {LIMIT} are read")
+                raise UserError(f"{path}: its header says {size} bytes of data, but at most {LIMIT} are read")
             body = file.read(size + 1)  # one byte too many: this reads to the end, where gzip checks the CRC
     except (EOFError, zlib.error, OSError) as error:
         raise UserError(f"{path} is damaged or not a gzip file: {error}") from None
     if len(body) < size:
-        raise UserError(f"{path} is truncated: its header says {size} bytes of data, and there are {len(body)}")
+        raise UserError(f"{path} is truncated: its header says {size} bytes of data, but there are {len(body)}")
     if len(body) > size:
-        raise UserError(f"{path} is too long: there is more than the {size} bytes of data that its header says")
+        raise UserError(f"{path} is too long: it holds more than the {size} bytes of data that its header says")
     return torch.frombuffer(bytearray(body), dtype=torch.uint8).reshape(shape)
 
 
@@ -82,7 +81,10 @@ def _shape(path: Path, head: bytes, dims: int) -> tuple[int, ...]:
     magic, *shape = struct.unpack(f">{1 + dims}I", head)
     expected = UNSIGNED_BYTE << 8 | dims
     if magic != expected:
-        raise UserError(f"{path} is not such an IDX file: its magic number is {magic:#010x}, not {expected:#010x}")
+        raise UserError(
+            f"{path} is not an IDX file of bytes in {dims} dimensions: its magic number is {magic:#010x}, not "
+            f"{expected:#010x}"
+        )
     if 0 in shape:
-        raise UserError(f"{path}: its header has an empty dimension, {tuple(shape)}")
+        raise UserError(f"{path} is empty: its header has the dimensions {tuple(shape)}")
     return tuple(shape)
