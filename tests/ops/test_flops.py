@@ -99,6 +99,17 @@ def test_a_vgg_and_its_twins_count_as_they_should(backward: bool) -> None:
     assert count(converted, x, backward=backward) == pytest.approx(want + pairs * (16 / 9 - 1), rel=0.01)
 
 
+@pytest.mark.parametrize("backward", [False, True])
+def test_a_vgg_and_its_epitomic_twin_count_alike(backward: bool) -> None:
+    """The twin has filters of the same size, and an epitomic layer in place of each convolution with its pooling."""
+    twin = nn.Sequential(
+        *(nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(), EpitomicConv2d(16, 16, 3, padding=1), nn.ReLU()),
+        *(EpitomicConv2d(16, 32, 3, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(32 * 64, 10)),
+    )
+    x = torch.randn(2, 3, 32, 32)
+    assert count(twin, x, backward=backward) == pytest.approx(count(small_vgg(), x, backward=backward), rel=0.01)
+
+
 @pytest.mark.parametrize("first", ["epitomic", "torch.utils.flop_counter"])
 def test_the_order_of_imports_does_not_matter(first: str) -> None:
     """The counter is slow to import, so importing the package alone leaves it out."""

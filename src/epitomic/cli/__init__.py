@@ -38,6 +38,7 @@ GROUPS = {
     "deploy": {
         "models": "a list of the networks: layers, parameters, multiply-adds",
         "features": "a file with one feature vector for each image",
+        "export": "one file that runs without this package: ONNX, torch.export or AOTInductor",
         "push": "upload a network and its model card to the Hugging Face hub",
     },
     "reproduce": {
@@ -59,6 +60,8 @@ EXTRAS = {
     **dict.fromkeys(("lightning_fabric", "numpy", "pooch", "rich", "safetensors", "sklearn", "tensorboard"), "train"),
     **dict.fromkeys(("datasets", "PIL"), "images"),
     "huggingface_hub": "hub",
+    **dict.fromkeys(("onnx", "onnxruntime", "onnxscript"), "onnx"),
+    "torchao": "pt2e",
     "matplotlib": "plots",
 }
 
