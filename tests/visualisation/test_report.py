@@ -18,7 +18,7 @@ from epitomic.visualisation import explain_figure, open_run
 from epitomic.visualisation.report import render, write_report
 from tests.runs import MakeRun
 
-SECTIONS = ["curves", "epitomes", "positions", "matches", "robustness", "classes", "mistakes", "time", "facts"]
+SECTIONS = ["curves", "epitomes", "positions", "matches", "robustness", "classes", "data", "mistakes", "time", "facts"]
 
 
 class Reader(HTMLParser):
@@ -146,7 +146,7 @@ def test_weights_alone_are_shown_without_classes_or_a_recipe(folder: Path, tmp_p
     (report,) = write_report([run], tmp_path / "page.html", images=20, robustness=False)
     assert report.notes == []
     reader = Reader((tmp_path / "page.html").read_text())
-    assert reader.sections() == [s for s in SECTIONS if s not in ("curves", "robustness")]
+    assert reader.sections() == [s for s in SECTIONS if s not in ("curves", "data", "robustness")]
     assert " of ?" not in reader.text
     alts = [a.get("alt") for tag, a in reader.tags if tag == "img"]
     labels = sorted(set(run.test.labels[:20].tolist()))[:6]

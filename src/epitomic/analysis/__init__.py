@@ -10,7 +10,7 @@ from epitomic.analysis.explanation import Explanation, explain, read_image
 from epitomic.analysis.first_layer import FirstLayer, read_first_layer
 from epitomic.analysis.layer_times import LayerTime, time_layers
 from epitomic.analysis.matches import Match, match_layers
-from epitomic.analysis.mistakes import Mistake, worst_mistakes
+from epitomic.analysis.mistakes import Mistake, surest_mistakes
 from epitomic.analysis.patches import ExcitingPatches, exciting_patches
 from epitomic.analysis.positions import PositionUse, position_use
 from epitomic.analysis.reconstruction import Reconstruction, reconstruct, reconstruction_errors
@@ -38,6 +38,6 @@ __all__ = [
     "read_image",
     "reconstruct",
     "reconstruction_errors",
+    "surest_mistakes",
     "time_layers",
-    "worst_mistakes",
 ]

@@ -7,17 +7,18 @@ from typing import Any
 
 from torch import Tensor
 
+from epitomic.analysis.data_check import DataCheck, check_if_possible
 from epitomic.analysis.layer_times import LayerTime, time_layers
+from epitomic.analysis.learning_curve import Point, read_learning_curve
 from epitomic.analysis.matches import epitomic_layers, first_match, match_layers
-from epitomic.analysis.mistakes import Mistake, worst_mistakes
+from epitomic.analysis.mistakes import Mistake, mistaken_images, score_test_images, surest_mistakes
+from epitomic.analysis.names import own_names
 from epitomic.analysis.patches import ExcitingPatches, exciting_patches
 from epitomic.analysis.positions import PositionUse, position_use
 from epitomic.analysis.receptive_fields import convolutional_layers
 from epitomic.analysis.reconstruction import SHOWN, Reconstruction, reconstruct
 from epitomic.analysis.robustness import ShiftRow, measure_shifts
 from epitomic.data.small.splits import Split
-from epitomic.data.small.views import plain_batches
-from epitomic.evaluation import score
 from epitomic.support.console import Tell, tell_nobody
 from epitomic.support.errors import UserError
 from epitomic.training.run_folder import RunFolder
@@ -36,8 +37,11 @@ class Findings:
         images: Number of test images that were searched for mistakes.
         all_images: Number of images in the whole test set.
         confusion: Number of images by true class (row) and predicted class (column).
-        mistakes: The worst mistakes, the worst first.
-        mistaken: Images of the mistakes as bytes, (N, C, H, W).
+        mistakes: The mistakes that the network is surest about, the surest first.
+        mistaken: Images of the mistakes as bytes, (C, H, W) each; None if no image was looked at.
+        mistaken_names: Paths or numbers of these images.
+        data: What the images of all splits have that can be mended; None if it is not known.
+        learning: Test error by the share of the training images; empty unless that was measured.
         positions: How often each position wins in each epitomic layer.
         position_images: Number of images that ``positions`` were counted over.
         shifts: Errors on shifted images.
@@ -55,7 +59,10 @@ class Findings:
     all_images: int = 0
     confusion: list[list[int]] | None = None
     mistakes: list[Mistake] = field(default_factory=list)
-    mistaken: Tensor | None = None
+    mistaken: list[Tensor] | None = None
+    mistaken_names: list[str] = field(default_factory=list)
+    data: DataCheck | None = None
+    learning: list[Point] = field(default_factory=list)
     positions: list[PositionUse] = field(default_factory=list)
     position_images: int = 0
     shifts: list[ShiftRow] = field(default_factory=list)
@@ -77,7 +84,7 @@ def collect(run: RunFolder, *, images: int = 1000, robustness: bool = True, tell
         tell: Called with the progress.
     """
     results: dict[str, Any] = (run.results or {}).get("test", {})
-    found = Findings(run, notes=_notes(run), confusion=results.get("confusion"))
+    found = Findings(run, notes=_notes(run), confusion=results.get("confusion"), learning=read_learning_curve(run))
     tell(f"{run.name}: reading the test images", 0)
     try:
         model, test = run.model, run.test
@@ -92,15 +99,17 @@ def collect(run: RunFolder, *, images: int = 1000, robustness: bool = True, tell
     tell(f"{run.name}: classes", 0.05)
     size = test.images.shape[-1]
     small = size <= SMALL
+    opened = run.open_test_images()
+    tested = score_test_images(model, opened, images)
+    found.images, found.all_images = len(tested.numbers), run.test_count
+    if found.confusion is None:
+        found.confusion = tested.scores.confusion(len(run.classes)).tolist()
+    found.mistakes = surest_mistakes(tested.scores)
+    numbers, names = [tested.numbers[m.index] for m in found.mistakes], own_names(run).get("test", ())
+    found.mistaken, found.mistaken_names = mistaken_images(opened, numbers, names)
+
     images = max(1, min(images, len(test), images if small else 400))
     seen = Split(test.images[:images], test.labels[:images])
-    scores = score(model, plain_batches(seen, run.standardize))
-    found.images, found.all_images = images, run.test_count
-    if found.confusion is None:
-        found.confusion = scores.confusion(len(run.classes)).tolist()
-    found.mistakes = worst_mistakes(scores)
-    found.mistaken = seen.images[[mistake.index for mistake in found.mistakes]]
-
     tell(f"{run.name}: positions and patches", 0.15)
     few = min(images, 500 if small else 60)
     if epitomic_layers(model):
@@ -113,9 +122,13 @@ def collect(run: RunFolder, *, images: int = 1000, robustness: bool = True, tell
     tell(f"{run.name}: time of each layer", 0.3)
     found.batch = min(few, 64 if small else 8)
     found.times = time_layers(model, run.to_input(seen.images[: found.batch]))
+    tell(f"{run.name}: near-copies", 0.35)
+    found.data, note = check_if_possible(run, lambda text, share: tell(text, 0.35 + 0.15 * share))
+    if note:
+        found.notes.append(note)
     if robustness:
         found.shifts = measure_shifts(
-            run, maximum=min(6, size // 3), images=few, tell=lambda text, share: tell(text, 0.4 + 0.6 * share)
+            run, maximum=min(6, size // 3), images=few, tell=lambda text, share: tell(text, 0.5 + 0.5 * share)
         )
     return found
 

@@ -25,6 +25,9 @@ class Data:
 
     name: str = option("digits", "image set; own is for any folder", choices=(*NAMES, *PHOTOGRAPHS, OWN))
     validation: int = option(180, "training images to validate on; photographs have a folder val instead", at_least=1)
+    share: float | None = option(
+        None, "share of the training images to learn from, always the same ones; none for all", above=0, below=1
+    )
     views: str = option("one", "views of each small test image, whose predictions are averaged", choices=VIEWS)
     source: str | None = option(None, "own images: folder, CSV or Parquet file, or name of a data set")
     image_column: str | None = option(None, "own images: column of the images in a table; none finds it")

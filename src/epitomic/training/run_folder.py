@@ -10,6 +10,7 @@
     checkpoints/          the last two checkpoints, for --resume
     tensorboard/          the metrics for TensorBoard
     report.html           a page on the run
+    learning-curve/       run folders of trainings on a share of the images (`epitomic report --learning-curve`)
     evaluation.json       what `epitomic evaluate` found
     transfer.json         what `epitomic transfer` found
     features/             feature vectors that `epitomic transfer` and `epitomic features` computed
@@ -46,6 +47,7 @@ RECIPE, FACTS, METRICS, RESULTS = "recipe.json", "run.json", "metrics.csv", "res
 CHOICES = "choices.json"
 CHECKPOINTS, TENSORBOARD, REPORT = "checkpoints", "tensorboard", "report.html"
 EVALUATION, TRANSFER, FEATURES = "evaluation.json", "transfer.json", "features"
+LEARNING_CURVE = "learning-curve"
 
 KEPT = (RECIPE, FACTS, METRICS, RESULTS)  # the small files of a finished run, worth keeping in a repository
 COLUMNS = (
@@ -131,6 +133,10 @@ class RunFolder:
     def finished(self) -> bool:
         """Whether the training has ended and its results are written."""
         return self.results is not None
+
+    def share(self, share: float) -> RunFolder:
+        """The folder of the same training on a share of the images; it need not exist."""
+        return RunFolder(self.folder / LEARNING_CURVE / f"{share:g}", self.data_dir)
 
     @property
     def name(self) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from epitomic.data.feed import Feed
 from epitomic.data.own.feeds import open_own_photographs, open_own_small
 from epitomic.data.photographs.open import PHOTOGRAPHS, open_photographs
+from epitomic.data.shares import take_share
 from epitomic.data.small.feed import MemoryFeed
 from epitomic.data.small.sets import load_set
 from epitomic.models.registry import model_options
@@ -43,7 +44,14 @@ class Settings:
 
 
 def open_feed(recipe: Recipe, settings: Settings) -> Feed:
-    """Opens the images of a recipe."""
+    """Opens the images of a recipe, or the share of them that it asks for."""
+    feed = _open_all(recipe, settings)
+    if recipe.data.share is not None:
+        take_share(feed, recipe.data.share)
+    return feed
+
+
+def _open_all(recipe: Recipe, settings: Settings) -> Feed:
     data = recipe.data
     if data.name == OWN:
         return _open_own(recipe, settings)

@@ -11,6 +11,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from torch import Tensor, uint8
 
 from epitomic._version import __version__
+from epitomic.analysis.copies import BITS, DISTANCE
+from epitomic.analysis.data_check import FEW, FEW_SHARE, FEW_TESTED
 from epitomic.analysis.findings import Findings, collect
 from epitomic.support.console import Tell, duration, percent, tell_nobody, tell_part
 from epitomic.support.errors import UserError
@@ -21,6 +23,9 @@ from epitomic.visualisation.patches import patches_picture
 from epitomic.visualisation.positions import positions_picture
 from epitomic.visualisation.sections import MISSING, overview, page_sections, span
 from epitomic.visualisation.style import HEAT, Picture, drawing, png_address
+
+# What the section on the data says about its own rules.
+LIMITS = {"few": FEW, "few_share": FEW_SHARE, "few_tested": FEW_TESTED, "distance": DISTANCE, "bits": BITS}
 
 
 def write_report(
@@ -78,7 +83,7 @@ def render(reports: Sequence[Findings]) -> str:
         "span": span,
         "tensor_picture": _tensor_picture,
     }
-    pages.globals |= {"heat": HEAT, "missing": MISSING}
+    pages.globals |= {"heat": HEAT, "missing": MISSING, **LIMITS}
     runs = [found.run for found in reports]
     models, sets = (list(dict.fromkeys(names)) for names in ([r.model_name for r in runs], [r.dataset for r in runs]))
     return pages.get_template("report.html").render(

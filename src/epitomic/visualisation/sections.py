@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from epitomic.analysis.convergence import METRICS, curves
+from epitomic.analysis.error_rates import are_uneven, class_errors, mean_class_error, wilson
 from epitomic.analysis.findings import Findings
 from epitomic.analysis.first_layer import read_first_layer
 from epitomic.analysis.mistakes import confused_pairs
@@ -43,6 +45,8 @@ def page_sections(reports: Sequence[Findings]) -> dict[str, Any]:
         "matches": [card for card in cards if card[1].originals is not None],
         "robustness": _robustness(reports),
         "classes": _classes(cards),
+        "data": _data(cards),
+        "learning": [card for card in cards if card[1].learning],
         "mistakes": [card for card in cards if card[1].mistaken is not None],
         "time": [card for card in cards if card[1].times],
         "facts": cards,
@@ -70,12 +74,25 @@ def _main_figures(found: Findings) -> Data:
         "images": run.dataset,
         "seed": str(run.seed),
         "test_error": percent(results["test"]["error"]) if "test" in results else None,
+        **_interval(results.get("test")),
         "other_test_error": ", ".join(others),  # without averaging over views or crops
         "validation_error": None if best is None else percent(best),
         "epochs": epochs if run.recipe else None,
         "parameters": f"{results['parameters']:,}" if "parameters" in results else None,
         "time": duration(seconds) if seconds else None,
         "speed": f"{images / seconds:,.0f}" if seconds and images else None,
+    }
+
+
+def _interval(figures: Data | None) -> Data:
+    """The 95 % interval of the test error; and the mean error over classes, where classes are uneven."""
+    if figures is None:
+        return {"interval": None, "class_error": None}
+    low, high = wilson(figures["errors"], figures["images"])
+    sizes = [row["images"] for row in figures["classes"].values()]
+    return {
+        "interval": f"{100 * low:.2f} to {percent(high)}",
+        "class_error": percent(mean_class_error(figures)) if are_uneven(sizes) else None,
     }
 
 
@@ -172,3 +189,29 @@ def _classes(cards: Sequence[Card]) -> list[Data]:
             largest = max(wrong, default=0) or 1
             shown.append({"title": title, "names": names, "matrix": matrix, "largest": largest, "pairs": pairs})
     return shown
+
+
+def _data(cards: Sequence[Card]) -> list[Data]:
+    """Classes with too few images, and near-copies across splits."""
+    return [
+        {
+            "title": title,
+            "check": found.data,
+            "names": found.run.classes,
+            "few": [_few_row(found, i) for i in found.data.few],
+            "middle": f"{median(found.data.training):g}",
+        }
+        for title, found in cards
+        if found.data is not None
+    ]
+
+
+def _few_row(found: Findings, label: int) -> tuple[str, ...]:
+    """A class with too few images: its name, its images, and its test error with the 95 % interval."""
+    assert found.data is not None
+    name, error = found.run.classes[label], MISSING
+    counted = class_errors((found.run.results or {}).get("test", {"classes": {}})).get(name)
+    if counted is not None and counted[1]:
+        low, high = wilson(*counted)
+        error = f"{percent(counted[0] / counted[1], 0)} ({100 * low:.0f} to {percent(high, 0)})"
+    return name, str(found.data.training[label]), str(found.data.tested[label]), error
