@@ -37,7 +37,7 @@ def test_the_report_trains_on_shares_once(folder: Path, tmp_path: Path, capsys: 
     assert [point.share for point in points] == ["a quarter", "a half", "all"]
     for point in points:
         assert point.low <= point.error <= point.high
-        assert f'<th scope="row">{point.share} of the images</th><td>{100 * point.error:.2f} %</td>' in page
+        assert f'<th scope="row">{point.share}</th><td>{100 * point.error:.2f} %</td>' in page
     shares = [json.loads((run / f"learning-curve/{share}/recipe.json").read_text()) for share in ("0.25", "0.5")]
     assert [share["epochs"] for share in shares] == [4, 2]
     written = [(run / f"learning-curve/{share}/results.json").stat().st_mtime_ns for share in ("0.25", "0.5")]
