@@ -167,7 +167,7 @@ def test_drawing_and_dropping_in_a_browser(server: PlayServer, browser: Browser,
     page.goto(server.address)
     draw_seven(page)
     page.wait_for_selector(".bar:first-child .name:text-is('7')")
-    page.wait_for_load_state("networkidle")
+    page.wait_for_selector("#classes[aria-busy=false]")
     assert page.locator("#layers article").count() == 3
     assert page.locator("#rebuilt img").count() == 3
     assert page.evaluate("Array.from(document.images).every(i => i.complete && i.naturalWidth > 0)")

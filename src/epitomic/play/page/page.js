@@ -27,11 +27,13 @@ async function look() {
     return;
   }
   busy = true;
+  $("classes").ariaBusy = "true";
   do {
     waiting = false;
     if (source) await ask(source);
   } while (waiting);
   busy = false;
+  $("classes").ariaBusy = "false";
 }
 
 async function ask(from) {
