@@ -5,6 +5,10 @@ from __future__ import annotations
 import http.client
 import io
 import json
+import socket
+import struct
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -107,6 +111,32 @@ def test_it_refuses_other_pages_and_bad_requests(server: PlayServer) -> None:
     assert status == 400
     assert "it is not a JPEG, PNG" in json.loads(contents)["error"]
     assert ask(server, "POST", "/look", picture(kind="PPM"))[0] == 400  # a format that Pillow knows and we do not
+
+
+def test_a_browser_that_goes_away_is_no_error(server: PlayServer, capfd: pytest.CaptureFixture[str]) -> None:
+    contents = picture()
+    head = f"POST /look HTTP/1.0\r\nHost: localhost\r\nContent-Length: {len(contents)}\r\n\r\n".encode()
+    for body in (contents, contents[:20]):
+        with socket.create_connection(("127.0.0.1", server.server_address[1])) as gone:
+            gone.sendall(head + body)
+            gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closes at once
+    assert ask(server, "POST", "/look", contents)[0] == 200
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_it_needs_neither_matplotlib_nor_jinja() -> None:
+    program = """
+import io, sys
+for name in ("matplotlib", "jinja2", "datasets"):
+    sys.modules[name] = None
+from PIL import Image
+from epitomic.play.server import PlayServer
+from epitomic.training.run_folder import open_run
+file = io.BytesIO()
+Image.new("RGB", (30, 30), "red").save(file, "PNG")
+assert len(PlayServer(open_run("epitomic_small-mnist")).look(file.getvalue())["layers"]) == 3
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
 
 
 @pytest.mark.parametrize("model", ["maxpool_small", "maxout_small"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import http.server
 import json
+import sys
 import threading
 from collections.abc import Callable
 from importlib import resources
@@ -83,6 +84,11 @@ class PlayServer(http.server.ThreadingHTTPServer):
         """The page's address in a browser."""
         host, port = self.server_address[:2]
         return f"http://{host!s}:{port}/"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Says nothing when a browser went away before it had its answer."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
     def look(self, contents: bytes, *, drawing: bool = False, invert: bool = False) -> Json:
         """Runs one image file through the network, and returns what the page shows."""
