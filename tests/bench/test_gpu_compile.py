@@ -34,7 +34,7 @@ def compiled(tmp_path: Path, *options: str) -> tuple[int, str, list[dict[str, st
 
 def test_some_kernels_compile_for_all_targets(tmp_path: Path) -> None:
     kernels = ["match_forward", "input_gradient", "points_to_pixels"]
-    options = ["--layers", "3x3, pool 2", "--precisions", "bfloat16", "--kernels", *kernels]
+    options = ["--layers", "paper layer 6", "--precisions", "bfloat16", "--kernels", *kernels]
     status, said, rows = compiled(tmp_path, *options)
     assert status == 0, said
     assert {(row["kernel"], row["target"]) for row in rows} >= {(k, t) for k in kernels for t in TARGETS}

@@ -4,9 +4,10 @@ from fractions import Fraction
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from epitomic import epitomic_conv2d
-from epitomic.ops.transforms import FINITE_POINTS, MAX_POINTS, axis_transforms, winograd_matrices
+from epitomic.ops.transforms import FINITE_POINTS, MAX_POINTS, axis_transforms, plane_transforms, winograd_matrices
 
 SIZES = [(d, w) for d in range(1, MAX_POINTS + 1) for w in range(1, MAX_POINTS + 2 - d)]
 
@@ -75,3 +76,13 @@ def test_float32_error_on_the_paper_layers(channels, kernel, pool, stride, step,
     exact = epitomic_conv2d(x.double(), weight.double(), **options, algorithm="direct")
     y = epitomic_conv2d(x, weight, **options, algorithm="winograd")
     assert ((y - exact).abs().max() / exact.abs().max()).item() <= 1e-5
+
+
+def test_fake_tensors_are_not_kept() -> None:
+    """A call under FakeTensorMode, as torch.compile makes it, leaves real maps for the next call."""
+    for make in (plane_transforms, axis_transforms):
+        sizes = ((3, 2), (5, 5)) if make is plane_transforms else (3, 5)
+        for _ in range(2):
+            with FakeTensorMode():
+                assert all(isinstance(t, FakeTensor) for t in make(*sizes, torch.float64))
+            assert all(type(t) is torch.Tensor for t in make(*sizes, torch.float64))

@@ -19,3 +19,8 @@ def needs_plain_autograd() -> bool:
 def needs_known_operators() -> bool:
     """Whether our operators would fail: in all of the above, in ``torch.export`` and under ``torch.func``."""
     return needs_plain_autograd() or torch.compiler.is_exporting() or torch._C._are_functorch_transforms_active()
+
+
+def is_in_tensor_mode() -> bool:
+    """Whether new tensors are fake or traced, because a ``TorchDispatchMode`` is on."""
+    return torch._C._len_torch_dispatch_stack() > 0

@@ -12,14 +12,16 @@ and infinity. They are made of fractions and rounded once. In two dimensions, ea
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
-from functools import cache
-from typing import NamedTuple
+from functools import cache, wraps
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from epitomic.geometry import Pair
+from epitomic.ops.tracing import is_in_tensor_mode
 
 MAX_POINTS = 8
 
@@ -117,13 +119,24 @@ def coefficient(role: str, patch: int, weight: int, row: int, column: int) -> fl
     return float(_roles(patch, weight)[Transforms._fields.index(role)][row][column])
 
 
-@cache
+def _kept_if_real(make: Callable[..., Transforms]) -> Callable[..., Transforms]:
+    """Keeps what ``make`` returns, unless tensors are fake or traced now: those would be taken for real ones later."""
+    kept = cache(make)
+
+    @wraps(make)
+    def made(*sizes: Any) -> Transforms:
+        return make(*sizes) if is_in_tensor_mode() else kept(*sizes)
+
+    return made
+
+
+@_kept_if_real
 def axis_transforms(patch: int, weight: int, dtype: torch.dtype) -> Transforms:
     """Returns the maps for patches of P values and weights of S along one axis, as CPU tensors rounded once."""
     return Transforms(*(_tensor(m, dtype) for m in _roles(patch, weight)))
 
 
-@cache
+@_kept_if_real
 def plane_transforms(patch: Pair, weight: Pair, dtype: torch.dtype) -> Transforms:
     """Returns the maps on flattened planes: Kronecker products of both axes, rounded once."""
     rows, cols = _roles(patch[0], weight[0]), _roles(patch[1], weight[1])

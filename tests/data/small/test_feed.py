@@ -68,3 +68,14 @@ def test_alternate_flips_mirror_each_image_in_every_other_epoch() -> None:
     assert torch.equal(mirrored[0, learned], ~mirrored[1, learned])
     assert torch.equal(mirrored[0], mirrored[2])
     assert 16 < mirrored[0].sum() < 48
+
+
+@pytest.mark.parametrize("augmentation", [Augmentation(), EVERYTHING])
+def test_the_set_and_its_augmentation_are_on_the_device(augmentation: Augmentation) -> None:
+    """`meta` stands for a GPU. A tensor that was left on the CPU would be an error."""
+    feed = open_feed(random_split(), 16, augmentation)
+    meta = torch.device("meta")
+    batches = list(feed.stream(0, 0, Part(device=meta)))
+    expected = list(feed.stream(0, 0, Part()))
+    for got, cpu in zip(batches, expected, strict=True):
+        assert [(t.shape, t.dtype, t.device) for t in got] == [(t.shape, t.dtype, meta) for t in cpu]

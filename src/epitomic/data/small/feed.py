@@ -15,7 +15,7 @@ from torch import Tensor
 
 from epitomic.data.augmentation import Augmentation, apply, choose, cut_out
 from epitomic.data.feed import Batch, Part
-from epitomic.data.small.splits import ImageSet, hold_out
+from epitomic.data.small.splits import ImageSet, Split, hold_out
 from epitomic.data.small.views import plain_batches
 from epitomic.data.standardisation import Standardize
 from epitomic.support.rng import generator
@@ -54,6 +54,7 @@ class MemoryFeed:
             self.training, self.held_out = hold_out(images.train, validation)
         else:
             self.training, self.held_out = images.train, images.validation
+        self.placed = self.training  # the same images on the device that trains
         self.standardize = Standardize.of(self.training.images)
         self.mirrored: Tensor | None = None  # (images,): which ones are mirrored in even epochs
         if augmentation.flip and augmentation.alternate:
@@ -81,19 +82,26 @@ class MemoryFeed:
         """Yields the pieces of an epoch's batches, from ``batch`` on."""
         for number, samples in enumerate(self.order(epoch)[batch:], start=batch):
             for places in part.slices(self.batch_size):
-                yield self._piece(epoch, number, samples, places)
+                yield self._piece(epoch, number, samples, places, part.device)
 
-    def _piece(self, epoch: int, batch: int, samples: Tensor, places: slice) -> Batch:
-        """Returns the images in these places of a global batch, whose image numbers are ``samples``."""
-        chosen = self.training.take(samples[places])
+    def _piece(self, epoch: int, batch: int, samples: Tensor, places: slice, device: torch.device) -> Batch:
+        """Returns the images in these places of a global batch, whose image numbers are ``samples``.
+
+        The whole set is on the device, and is augmented there.
+        """
+        if self.placed.images.device != device:
+            self.placed = Split(self.training.images.to(device), self.training.labels.to(device))
+        chosen = self.placed.take(samples[places].to(device))
         images = chosen.images.float().div_(255)
         draws = generator("augment", self.seed, epoch, batch)
         choices = choose(self.augmentation, self.batch_size, self.image_size, draws)
         choices = {name: values[places] for name, values in choices.items()}
         if self.mirrored is not None:
             choices["flip"] = self.mirrored[samples[places]] ^ bool(epoch % 2)
-        images = self.standardize(apply(self.augmentation, choices, images))
-        return cut_out(self.augmentation, choices, images), chosen.labels
+        choices = {name: values.to(device) for name, values in choices.items()}
+        with device:  # new tensors are made there
+            images = self.standardize(apply(self.augmentation, choices, images))
+            return cut_out(self.augmentation, choices, images), chosen.labels
 
     def validation(self, part: Part) -> Iterable[Batch]:
         """Returns this process's share of the validation images."""

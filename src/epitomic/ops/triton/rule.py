@@ -8,8 +8,12 @@ move at `BANDWIDTH_SHARE` of its memory's.
 - ``"triton_winograd"``: three products of 2 n P C K operations each. Each takes as long as these operations or as its
   bytes: n P (C b + 4 K) forward, n P (C + K) b each backward. The transforms move n P (3 C b + K (4 + b)) bytes more.
 - ``"direct"`` convolution and max-pooling: three products of 2 R C W^2 K operations with R responses, whose bytes the
-  pooling and its backward pass move once each. Epitomes take ``"triton"`` instead, which needs as many operations and
-  fewer bytes.
+  pooling and its backward pass move once each.
+- ``"direct"`` with epitomes: the operations of ``"triton"``, and the bytes of D^2 convolutions. 6.5 times they move all
+  P D^2 K responses, or their gradients, and 3 times the gradient of the I input pixels.
+
+Float32 is multiplied in TF32 where torch allows it: ``torch.backends.cuda.matmul.allow_tf32`` holds for our kernels,
+``torch.backends.cudnn.allow_tf32`` for ``"direct"``. In torch, the first is off and the second is on at the start.
 
 All this is worked out, not measured.
 """
@@ -66,6 +70,7 @@ class Work(NamedTuple):
         widest: The larger number of points of both axes.
         blocks: Pixels that become channels before the Winograd transforms, e * e.
         responses: R, over all images, of a convolution before its pooling. 0 for epitomes.
+        pixels: I, pixels of the input over all images.
         dtype: The dtype to compute in.
     """
 
@@ -79,6 +84,7 @@ class Work(NamedTuple):
     widest: int
     blocks: int
     responses: int
+    pixels: int
     dtype: torch.dtype
 
     @classmethod
@@ -103,6 +109,7 @@ class Work(NamedTuple):
             widest=max(geometry.points),
             blocks=math.prod(step),
             responses=responses,
+            pixels=images * height * width,
             dtype=dtype,
         )
 
@@ -125,9 +132,13 @@ class Work(NamedTuple):
         return forward + backward + gpu.seconds(kind, 0, 3 * read * size + written * (4 + size))
 
     def _direct(self, gpu: Gpu) -> float:
+        kind, size = kind_of_convolutions(self.dtype), self.dtype.itemsize
         if not self.responses:
-            return math.inf
-        kind, size = kind_of_products(self.dtype), self.dtype.itemsize
+            responses = self.patches * self.positions * self.outputs
+            operations = 2 * responses * self.channels * self.taps
+            gradients = self.positions * self.pixels * self.channels * self.groups
+            traffic = 6.5 * responses + 3 * gradients
+            return 3 * gpu.seconds(kind, operations, 0) + gpu.seconds(kind, 0, traffic * size)
         operations = 2 * self.responses * self.channels * self.taps * self.outputs
         pooling = (self.responses + self.patches) * self.outputs * size + 8 * self.patches * self.outputs
         return 3 * gpu.seconds(kind, operations, self.responses * self.outputs * size) + 2 * gpu.seconds(
@@ -140,6 +151,13 @@ def kind_of_products(dtype: torch.dtype) -> str:
     if dtype != torch.float32:
         return "half"
     return "tf32" if torch.backends.cuda.matmul.allow_tf32 else "ieee"
+
+
+def kind_of_convolutions(dtype: torch.dtype) -> str:
+    """Returns how cuDNN multiplies: as `kind_of_products` says, by the flag for convolutions."""
+    if dtype != torch.float32:
+        return "half"
+    return "tf32" if torch.backends.cudnn.allow_tf32 else "ieee"
 
 
 def transformed_dtype(dtype: torch.dtype, points: int) -> torch.dtype:
