@@ -1,19 +1,18 @@
-"""Times the input of photographs, and shows three claims.
+"""Times `epitomic prepare`, and watches the memory of the input. `epitomic bench --input` times the input itself.
 
 - `epitomic prepare` is at least 0.9x as fast as bare Pillow calls on the same images and processes.
-- Training input is at least 5x faster than the `epitomic` network consumes it.
 - Memory stays flat over an epoch.
 
 It makes photographs of 500 x 375 pixels in a temporary folder, or takes the class folders of --source.
 
     python benchmarks/image_input.py prepare    # times both in turns, and prints the median of the ratios
-    python benchmarks/image_input.py input      # images/s of the input, and of a training step at 220 pixels
     python benchmarks/image_input.py memory     # resident memory over the batches of two epochs
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import io
 import multiprocessing
 import os
@@ -25,8 +24,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 from PIL import Image
 
 from epitomic.data.feed import Part
@@ -34,7 +31,7 @@ from epitomic.data.photographs.crops import Photographs
 from epitomic.data.photographs.folders import list_splits
 from epitomic.data.photographs.open import open_photographs
 from epitomic.data.photographs.prepare import prepare
-from epitomic.models import create_model
+from epitomic.support.machine import timing_facts
 
 
 def elsewhere(function: Callable[..., object], *arguments: object) -> None:
@@ -68,48 +65,37 @@ def bare(path: Path) -> int:
     return file.tell()
 
 
-def time_prepare(source: Path, folder: Path, rounds: int, workers: int) -> None:
+def time_prepare(source: Path, folder: Path, rounds: int, workers: int, out: Path | None) -> None:
     paths = [listing.root / name for listing in list_splits(source).values() for name in listing.names]
     prepare(source, folder / "warm", workers=workers)  # imports, file cache
-    ratios = []
+    ratios, core_ms, speeds = [], [], []
     for number in range(rounds):
         began = time.perf_counter()
         with multiprocessing.Pool(workers) as pool:
             pool.map(bare, paths, chunksize=16)
-        middle = time.perf_counter()
+        middle, core = time.perf_counter(), core_seconds()
         prepare(source, folder / str(number), workers=workers)
         rates = [len(paths) / seconds for seconds in (middle - began, time.perf_counter() - middle)]
         ratios.append(rates[1] / rates[0])
+        speeds.append(rates[1])
+        core_ms.append(1000 * (core_seconds() - core) / len(paths))
         print(f"bare Pillow {rates[0]:.0f} images/s   prepare {rates[1]:.0f} images/s   {ratios[-1]:.3f}")
     print(
         f"prepare is {statistics.median(ratios):.3f}x as fast as bare Pillow (median of {rounds}, {workers} processes)"
     )
+    if out:
+        medians = {"rate": statistics.median(speeds), "core_ms": statistics.median(core_ms)}
+        row = {"images": len(paths), "workers": workers, "n": rounds, **{k: f"{v:.4g}" for k, v in medians.items()}}
+        row |= {"of_bare_pillow": f"{statistics.median(ratios):.3f}", **timing_facts()}
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with out.open("w", newline="") as file:
+            csv.writer(file).writerows([row.keys(), row.values()])
 
 
-def time_input(store: Path, workers: int, batch: int, seconds: float) -> None:
-    feed = open_photographs("photographs", store, Photographs(), batch_size=batch, seed=0, workers=workers)
-    count, began = 0, time.perf_counter()
-    for epoch in range(1000):
-        for _, labels in feed.stream(epoch, 0, Part()):
-            count += len(labels)
-        if time.perf_counter() - began > seconds:
-            break
-    rate = count / (time.perf_counter() - began)
-    model = create_model("epitomic", num_classes=1000).train()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    images = torch.randn(batch, 3, 220, 220).contiguous(memory_format=torch.channels_last)
-    labels = torch.randint(0, 1000, (batch,))
-    times = []
-    while len(times) < 2 or sum(times) < seconds:
-        began = time.perf_counter()
-        F.cross_entropy(model(images), labels).backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        times.append(time.perf_counter() - began)
-    consumed = batch / min(times)
-    print(
-        f"input: {rate:.0f} images/s ({workers} workers); training epitomic at width 1, 220 pixels, batch {batch}: "
-        f"{consumed:.1f} images/s; the input is {rate / consumed:.1f}x faster"
+def core_seconds() -> float:
+    """Returns the processor time of this process and of the children that have ended."""
+    return sum(
+        u.ru_utime + u.ru_stime for u in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     )
 
 
@@ -126,12 +112,12 @@ def watch_memory(store: Path, workers: int, batch: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("prepare", "input", "memory"), help="what to measure")
+    parser.add_argument("what", choices=("prepare", "memory"), help="what to measure")
     parser.add_argument("--source", type=Path, help="class folders (default: photographs made for this)")
     parser.add_argument("--images", type=int, default=800, help="photographs to make (default: 800)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds of prepare (default: 5)")
     parser.add_argument("--batch", type=int, default=32, help="images in a batch (default: 32)")
-    parser.add_argument("--seconds", type=float, default=10, help="minimum time of a measurement (default: 10)")
+    parser.add_argument("--out", type=Path, help="CSV file for the timings of prepare (default: write none)")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes (default: one per core)")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -139,13 +125,10 @@ def main() -> None:
         if not args.source:
             elsewhere(make_photographs, source, args.images)
         if args.what == "prepare":
-            time_prepare(source, Path(folder), args.rounds, args.workers)
+            time_prepare(source, Path(folder), args.rounds, args.workers, args.out)
             return
         elsewhere(prepare, source, Path(folder) / "store")
-        if args.what == "input":
-            time_input(Path(folder) / "store", args.workers, args.batch, args.seconds)
-        else:
-            watch_memory(Path(folder) / "store", args.workers, args.batch)
+        watch_memory(Path(folder) / "store", args.workers, args.batch)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
+import input_figures  # beside this file
+
 from epitomic.bench.cases import FUSED
 from epitomic.data.photographs.open import PHOTOGRAPHS
 from epitomic.models.pretrained import CONFIG, SHIPPED, WEIGHTS, list_pretrained
@@ -341,6 +343,7 @@ FIGURES: dict[str, Callable[..., str]] = {
     "weights": weights,
     "reconstruction": reconstruction,
     "paper-numbers": paper_numbers,
+    **input_figures.FIGURES,
 }
 
 if __name__ == "__main__":

@@ -102,7 +102,7 @@ def compute_features(
         split: Split of ``data``, such as ``"val"``. None takes its train split, or ``data`` itself.
         seed: Seed of the untrained network.
         device: Device that the network runs on.
-        workers: Number of processes that read images (default: half the cores, at most 8).
+        workers: Number of processes that read images (default: half the cores, from 1 to 8).
         tell: Called with the progress.
     """
     check_kind(kind)

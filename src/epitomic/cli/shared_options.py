@@ -24,7 +24,7 @@ def add_workers(parser: argparse._ActionsContainer) -> None:
         "--workers",
         type=whole(0),
         metavar="N",
-        help="processes that read photographs, for each process that computes (default: half the cores, at most 8)",
+        help="processes that read photographs, for each process that computes (default: half the cores, from 1 to 8)",
     )
 
 

@@ -154,7 +154,7 @@ def open_test_images(
         name: Name of the image set (default: the one that the network was trained on).
         views: Views of each image of a small set, one of `VIEWS` (default: as trained).
         crops: Number of crops of each photograph, 1 or 10 (default: 10).
-        workers: Number of processes that read photographs (default: half the cores, at most 8).
+        workers: Number of processes that read photographs (default: half the cores, from 1 to 8).
         device: Device that photographs go to.
 
     Raises:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 
+from epitomic.cli import main
 from epitomic.data.feed import Part
 from epitomic.data.photographs.crops import Photographs
 from epitomic.data.photographs.open import open_photographs
@@ -58,3 +62,86 @@ def test_nothing_crashes_and_nothing_is_believed(variants: int, store: Path, tmp
     print(outcomes)
     assert outcomes["refused"] > 0.5 * variants
     assert outcomes["skipped"] > 0
+
+
+def swap(path: Path, other: Path) -> None:
+    shutil.copy(other, path)
+
+
+def change_one_byte(path: Path, other: Path) -> None:
+    raw = bytearray(path.read_bytes())
+    raw[len(raw) // 3] ^= 1
+    path.write_bytes(raw)
+
+
+KINDS: dict[str, Callable[[Path, Path], object]] = {
+    "cut": lambda path, _: os.truncate(path, path.stat().st_size * 2 // 3),
+    "empty": lambda path, _: path.write_bytes(b""),
+    "extended": lambda path, _: path.write_bytes(path.read_bytes() + b"more"),
+    "swapped": swap,
+    "one byte": change_one_byte,
+    "missing": lambda path, _: path.unlink(),
+    "a folder": lambda path, _: (path.unlink(), path.mkdir()),
+}
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of other images."""
+    folder = tmp_path_factory.mktemp("other")
+    prepare(make_folders(folder / "in", train=9, val=3), folder / "store", size=24, workers=1)
+    return folder / "store"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("file", FILES)
+def test_training_ends_with_one_line_that_names_the_file(
+    file: str, kind: str, store: Path, other: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = tmp_path / "store"
+    shutil.copytree(store, copy)
+    KINDS[kind](copy / file, other / file)
+    words = ["train", "imagenet", "--data-dir", str(copy), "--model", "epitomic_small", "--crop", "20", "--epochs", "1"]
+    status = main([*words, "--batch-size", "12", "--workers", "0", "--out", str(tmp_path / "run")])
+    error = capsys.readouterr().err
+    if file.endswith(".arrow") and kind == "one byte":  # an image of one shard: more than 1 % of so few
+        assert "images cannot be read" in error
+        assert f"{file} do not match their checksum" in error
+    else:
+        assert error.count("\n") == 1, error
+        named = "is not complete" if file == "index.json" and kind in ("missing", "a folder") else Path(file).name
+        # An index of another store is whole in itself: the table beside it does not fit.
+        assert ("table.safetensors" if file == "index.json" and kind == "swapped" else named) in error
+        assert not (tmp_path / "run").exists()
+    assert status == 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("file", ["plan.json", "records/train/shard-00000.json", "records/val/shard-00000.safetensors"])
+def test_a_damaged_note_of_prepare_is_named_or_made_again(
+    file: str,
+    kind: str,
+    folders: Path,
+    store: Path,
+    other: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    copy = tmp_path / "store"
+    shutil.copytree(store, copy)
+    KINDS[kind](copy / file, other / file)
+    expected = {path: (store / path).read_bytes() for path in FILES}
+    status = main(["prepare", str(folders), str(copy), "--size", "24", "--workers", "1", "--quiet"])
+    error = capsys.readouterr().err
+    assert status == (2 if error else 0)
+    assert error.count("\n") == (file == "plan.json" or kind == "a folder")
+    assert str(copy) in error or not error
+    assert {path: (copy / path).read_bytes() for path in FILES} == expected
+
+
+def test_the_list_of_bad_images_is_for_people_alone(store: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "store"
+    shutil.copytree(store, copy)
+    expected, _ = look(copy)
+    (copy / "bad_images.csv").write_bytes(b"\xff\0")
+    assert all(map(torch.equal, look(copy)[0], expected))

@@ -63,7 +63,7 @@ class BadImages(dict[str, str]):
 
 
 def default_workers() -> int:
-    """Returns half the number of cores, at least 1 and at most 8; the other half computes the network."""
+    """Returns half the number of cores, from 1 to 8; the other half computes the network."""
     return max(1, min(8, (os.cpu_count() or 2) // 2))
 
 

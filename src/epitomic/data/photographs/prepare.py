@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -192,11 +193,14 @@ def write_contents(store: Path, classes: tuple[str, ...], size: int, held: dict[
 
 def _check_every_class(listing: Listing, bad: list[tuple[str, str]]) -> None:
     """Raises an error that names a class if all its images are bad."""
-    reasons = dict(bad)
-    good = {name.partition("/")[0] for name in listing.names if str(listing.root / name) not in reasons}
-    for name in listing.classes:
-        if name not in good:
-            path = next(path for path in reasons if Path(path).parent.name == name)
+    root = os.fsencode(listing.root).decode(errors="replace")
+    images = listing.labels.bincount(minlength=len(listing.classes)).tolist()
+    found = [path for path, _ in bad if str(Path(path).parent.parent) == root]
+    bad_images = Counter(Path(path).parent.name for path in found)
+    for name, count in zip(listing.classes, images, strict=True):
+        shown = os.fsencode(name).decode(errors="replace")
+        if bad_images[shown] == count:
+            path = next(path for path in found if Path(path).parent.name == shown)
             raise UserError(
-                f"class folder {listing.root / name} has no image that can be read: {path}: {reasons[path]}"
+                f"class folder {listing.root / name} has no image that can be read: {path}: {dict(bad)[path]}"
             )
