@@ -141,10 +141,10 @@ def open_ours(store: Path, workers: int = 1) -> Iterator[tuple[torch.Tensor, tor
     """Yields the standardised batches of an epoch; knows where this version and version 0.1 keep their parts."""
     from epitomic.data.feed import Part
 
-    if importlib.util.find_spec("epitomic.data.photographs.crops"):
+    try:
         from epitomic.data.photographs.crops import Photographs
         from epitomic.data.photographs.open import open_photographs
-    else:
+    except ModuleNotFoundError:
         from epitomic.data.crops import Photographs  # type: ignore[import-not-found,no-redef]
         from epitomic.data.open import open_photographs  # type: ignore[import-not-found,no-redef]
     config = Photographs(crop=CROP)
