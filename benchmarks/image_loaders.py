@@ -29,12 +29,15 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
+
+if TYPE_CHECKING:
+    from epitomic.data.photographs.store import StoreImages
 
 CROP, SIZE, BATCH = 220, 256, 128
 OURS, OURS_420, OLDER = "epitomic", "epitomic, 4:2:0", "epitomic, older version"
@@ -56,12 +59,13 @@ def make(source: Path, folder: Path, count: int, older: str | None) -> None:
         make_photographs(source / "train", folder / "photographs" / split, number)
     prepare(folder / "photographs", folder / "store", size=SIZE)
     prepare(folder / "photographs", folder / "store-420", size=SIZE, quality=90, subsampling="4:2:0")
-    if older:
-        command = [older, "-m", "epitomic", "prepare", str(folder / "photographs"), str(folder / "store-older")]
+    for split in ("train", "val"):
+        write_files(folder / "files" / split, StoreImages(folder / "store", split))
+    if older:  # it copies files that have the right size already
+        command = [older, "-m", "epitomic", "prepare", str(folder / "files"), str(folder / "store-older")]
         subprocess.run(command, check=True)
     images = StoreImages(folder / "store", "train")
     pairs = [(images.contents(i), int(images.labels[i])) for i in torch.randperm(len(images)).tolist()]
-    write_folders(folder / "files", pairs)
     writers = {"webdataset": write_webdataset, "litdata": write_litdata, "mosaicml-streaming": write_mosaic}
     for name, writer in writers.items():
         if importlib.util.find_spec(PACKAGES[name]):
@@ -83,11 +87,12 @@ def make_photographs(source: Path, target: Path, count: int) -> None:
         whole.save(target / path.name / f"{number:06d}.tiff", compression="tiff_deflate")
 
 
-def write_folders(target: Path, pairs: list[tuple[bytes, int]]) -> None:
-    for number, (contents, label) in enumerate(pairs):
-        path = target / f"{label:04d}" / f"{number:06d}.jpg"
+def write_files(target: Path, images: StoreImages) -> None:
+    """Writes the images of a store as files, in its order."""
+    for number in range(len(images)):
+        path = target / f"{int(images.labels[number]):04d}" / f"{number:06d}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(contents)
+        path.write_bytes(images.contents(number))
 
 
 def write_webdataset(target: Path, pairs: list[tuple[bytes, int]]) -> None:
@@ -166,7 +171,7 @@ class Files(Dataset[Any]):
 
 
 def open_files(folder: Path, crop: Crop) -> Batches:
-    return DataLoader(Files(folder / "files", crop), BATCH, shuffle=True, num_workers=1)
+    return DataLoader(Files(folder / "files" / "train", crop), BATCH, shuffle=True, num_workers=1)
 
 
 def open_webdataset(folder: Path, crop: Crop) -> Batches:
@@ -333,7 +338,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("make", "compare", "jpeg", "digest", "one"), help="what to do")
     parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="make: SOURCE FOLDER; digest: a store")
-    parser.add_argument("--images", type=int, default=2048, help="make, jpeg: number of images (default: 2048)")
+    parser.add_argument("--images", type=int, default=1024, help="make, jpeg: number of images (default: 1024)")
     parser.add_argument("--older", metavar="PYTHON", help="interpreter with an older version (default: none)")
     parser.add_argument("--repetitions", type=int, default=5, help="timings of each loader (default: 5)")
     parser.add_argument("--out", type=Path, help="CSV file for the results (default: write none)")
