@@ -74,6 +74,11 @@ def change_one_byte(path: Path, other: Path) -> None:
     path.write_bytes(raw)
 
 
+def make_a_folder(path: Path, other: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
 KINDS: dict[str, Callable[[Path, Path], object]] = {
     "cut": lambda path, _: os.truncate(path, path.stat().st_size * 2 // 3),
     "empty": lambda path, _: path.write_bytes(b""),
@@ -81,7 +86,7 @@ KINDS: dict[str, Callable[[Path, Path], object]] = {
     "swapped": swap,
     "one byte": change_one_byte,
     "missing": lambda path, _: path.unlink(),
-    "a folder": lambda path, _: (path.unlink(), path.mkdir()),
+    "a folder": make_a_folder,
 }
 
 
