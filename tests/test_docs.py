@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import statistics
 import subprocess
@@ -14,6 +15,7 @@ import torch
 
 from epitomic.analysis.robustness import mean_by_shift
 from epitomic.analysis.robustness_table import read_rows
+from epitomic.cli import main
 
 ROOT = Path(__file__).parents[1]
 EPITOME = ROOT / "docs" / "what-is-an-epitome.md"
@@ -73,3 +75,19 @@ def test_what_is_an_epitome_has_the_errors_of_shifted_images() -> None:
         for model, figure in zip(("maxpool_small", "epitomic_small", "maxout_small"), figures, strict=True):
             errors = mean_by_shift(row for row in rows if row.model == model)[int(shift)]  # one a seed
             assert f"{100 * statistics.fmean(errors):.2f}" == figure
+
+
+@pytest.mark.skipif(not (ROOT / "results").is_dir(), reason="not a source tree")
+def test_what_the_help_of_prepare_says_of_subsampling_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
+    with (ROOT / "results" / "image-input-epyc-2-cores" / "jpeg.csv").open(newline="") as file:
+        rows = {(row["quality"], row["subsampling"]): row for row in csv.DictReader(file)}
+    best, small = rows["95", "4:4:4"], rows["90", "4:2:0"]
+    with pytest.raises(SystemExit):
+        main(["prepare", "--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    kb, decibels = ([f"{float(row[key]):.0f}" for row in (small, best)] for key in ("kb", "psnr_db"))
+    assert f"takes {kb[0]} kB an image instead of {kb[1]}" in told
+    assert (
+        f"decodes {float(small['relative']):.1f}x faster, but keeps less: {decibels[0]} dB instead of {decibels[1]}"
+        in told
+    )
