@@ -320,7 +320,7 @@ def save(out: Path | None, columns: Iterable[str], rows: list[list[str]]) -> Non
     if out is None:
         return
     versions = {name: metadata.version(name) for name in PACKAGES if importlib.util.find_spec(PACKAGES[name])}
-    facts = {**timing_facts(), "others": " ".join(f"{name} {version}" for name, version in versions.items())}
+    facts = {**timing_facts(), "others": ", ".join(f"{name} {version}" for name, version in versions.items())}
     out.parent.mkdir(parents=True, exist_ok=True)
     with out.open("w", newline="") as file:
         csv.writer(file).writerows([[*columns, *facts], *([*row, *facts.values()] for row in rows)])

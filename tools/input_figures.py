@@ -15,13 +15,16 @@ Rows = list[dict[str, str]]
 
 
 def _read(machine: str, file: str) -> Rows:
-    with (RESULTS / f"image-input-{machine}" / f"{file}.csv").open(newline="") as lines:
+    """Reads a record; it is empty if nothing was measured yet."""
+    path = RESULTS / f"image-input-{machine}" / f"{file}.csv"
+    if not path.is_file():
+        return []
+    with path.open(newline="") as lines:
         return list(csv.DictReader(lines))
 
 
 def _measured(row: dict[str, str]) -> str:
-    others = f"; {row['others']}" if row.get("others") else ""
-    return f"\nMeasured at commit {row['commit'][:7]} with {row['n']} repetitions (medians){others}.\n"
+    return f"\nMeasured at commit {row['commit'][:7]}: medians of {row['n']} repetitions.\n"
 
 
 def _stored(rows: Rows, quality: int, subsampling: str) -> dict[str, str]:
@@ -31,6 +34,8 @@ def _stored(rows: Rows, quality: int, subsampling: str) -> dict[str, str]:
 def loaders(machine: str) -> str:
     """One worker of each loader."""
     rows = _read(machine, "loaders")
+    if not rows:
+        return "Not measured yet.\n"
     head = ("loader, decoder", "worker, us/image", "all processes, us/image", "images per core second, relative")
     cells = (
         [
@@ -39,7 +44,7 @@ def loaders(machine: str) -> str:
         ]
         for row in rows
     )
-    return markdown_table(head, cells) + _measured(rows[0])
+    return f"{markdown_table(head, cells)}{_measured(rows[0])[:-2]}, with {rows[0]['others']}.\n"
 
 
 def stores(machine: str) -> str:
@@ -101,7 +106,7 @@ def plan(machine: str) -> str:
             f"worked out: {1000 * core_seconds:.1f} ms of a core for an image of 500 x 375, measured",
         ),
     ]
-    for gpus in (1, 8):
+    for gpus in (1, 8) if cores else ():
         needs = [
             f"{gpus * GPU * cores[loader] * wider:.1f}"
             for loader in ("epitomic", "epitomic, 4:2:0")
@@ -114,7 +119,13 @@ def plan(machine: str) -> str:
                 "worked out: core time of one worker, for square images to photographs of 4:3",
             )
         )
-    return markdown_table(("what", "how much", "how we know"), rows)
+    if cores:
+        note = (
+            f"The cores are for GPUs that take {GPU:,} images/s each. One that takes 4,000 needs four times as many.\n"
+        )
+    else:
+        note = "The cores of the workers for a GPU are not measured here yet. The command above measures them.\n"
+    return f"{markdown_table(('what', 'how much', 'how we know'), rows)}\n{note}"
 
 
 FIGURES = {"input-loaders": loaders, "input-stores": stores, "input-jpeg": jpeg, "input-plan": plan}
