@@ -120,9 +120,7 @@ def plan(machine: str) -> str:
             )
         )
     if cores:
-        note = (
-            f"The cores are for GPUs that take {GPU:,} images/s each. One that takes 4,000 needs four times as many.\n"
-        )
+        note = f"The cores are for GPUs that take {GPU:,} images/s each. For 4,000, take four times as many.\n"
     else:
         note = "The cores of the workers for a GPU are not measured here yet. The command above measures them.\n"
     return f"{markdown_table(('what', 'how much', 'how we know'), rows)}\n{note}"
