@@ -114,7 +114,7 @@ def plan(machine: str) -> str:
         ]
         rows.append(
             (
-                f"cores of workers for {gpus} GPU{'s' * (gpus > 1)} that take {gpus * GPU:,} images/s",
+                f"cores of workers for {gpus} GPU{'s' * (gpus > 1)} ({gpus * GPU:,} images/s)",
                 f"{needs[0]} to {needs[1]}; {needs[2]} to {needs[3]} with 4:2:0",
                 "worked out: core time of one worker, for square images to photographs of 4:3",
             )
