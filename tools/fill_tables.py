@@ -19,8 +19,10 @@ from functools import partial
 from pathlib import Path
 
 import input_figures  # beside this file
+import torch
 
-from epitomic.bench.cases import FUSED
+from epitomic import EpitomicConv2d
+from epitomic.bench.cases import CASES, FUSED
 from epitomic.data.photographs.open import PHOTOGRAPHS
 from epitomic.models.pretrained import CONFIG, SHIPPED, WEIGHTS, list_pretrained
 from epitomic.reproduction.accuracy_table import OverSeeds, accuracy_table
@@ -31,6 +33,7 @@ from epitomic.reproduction.transfer_table import transfer_table
 from epitomic.support.console import markdown_table
 from epitomic.support.files import read_json
 from epitomic.support.machine import short_commit
+from epitomic.surgery.exporting import export_form
 from epitomic.training.recipes import get_recipe
 from epitomic.training.run_folder import RunFolder
 
@@ -331,7 +334,61 @@ def memory(row: dict[str, str]) -> str:
     return f"{float(row['memory_bytes']) / float(row['pair_memory_bytes']):.2f}" if row["memory_bytes"] else ""
 
 
+def exported_layers(machine: str) -> str:
+    """Layers and networks in ONNX Runtime: how much faster each form is than the max-pooled counterpart."""
+    rows = read_csv(RESULTS / f"exported-{machine}" / "export_forms.csv")
+    forms = list(dict.fromkeys(row["form"] for row in rows if row["form"] != "pair"))
+    lines = []
+    for name, batch in dict.fromkeys((row["name"], row["batch"]) for row in rows):
+        here = {row["form"]: row for row in rows if (row["name"], row["batch"]) == (name, batch)}
+        cells = (speed(here[f]) if f in here else "" for f in forms)
+        lines.append((name, batch, here["pair"]["ms"], *cells, chosen_form(name)))
+    return export_facts(rows) + markdown_table(
+        ("what", "batch", "pair, ms", *(f"`{f}`" for f in forms), "chosen"), lines
+    )
+
+
+def chosen_form(name: str) -> str:
+    """Returns the form that the rule takes for a layer; a network has several."""
+    if name not in CASES:
+        return ""
+    case = CASES[name]
+    with torch.device("meta"):
+        layer = EpitomicConv2d(case.in_channels, case.out_channels, **case.arguments)  # type: ignore[arg-type]
+    return f"`{export_form(layer)}`"
+
+
+def quantised(machine: str) -> str:
+    """The shipped weights in float32 and in int8: test error and time in ONNX Runtime."""
+    rows = read_csv(RESULTS / f"exported-{machine}" / "int8.csv")
+    lines = [
+        (
+            f"`{row['name']}`",
+            row["kind"],
+            f"{100 * float(row['error']):.2f}",
+            row["mb"],
+            row["ms"],
+            speed(row),
+        )
+        for row in rows
+    ]
+    head = ("weights", "kind", "test error, %", "MB", f"ms, batch {rows[0]['batch']}", "speed against float32")
+    return export_facts(rows) + markdown_table(head, lines)
+
+
+def export_facts(rows: Rows) -> str:
+    row = rows[0]
+    runtime = f"ONNX Runtime {row['onnxruntime']}, {row['threads_of_runtime']} threads"
+    return f"\n{runtime}, {row['cpu']}, measured at commit {row['commit'][:7]}. Median (quartiles).\n\n"
+
+
+def speed(row: dict[str, str]) -> str:
+    return f"{float(row['speedup']):.2f} ({float(row['low']):.2f}-{float(row['high']):.2f})"
+
+
 FIGURES: dict[str, Callable[..., str]] = {
+    "exported-layers": exported_layers,
+    "quantised": quantised,
     "highlights": highlights,
     "layers-summary": layers_summary,
     "layers": layers,

@@ -20,6 +20,7 @@ Values = NDArray[np.float64]
 
 METRICS = {
     "val_error": "validation error",
+    "val_top5_error": "validation top-5 error",
     "train_error": "training error",
     "val_loss": "validation loss",
     "train_loss": "training loss",

@@ -17,7 +17,12 @@ from epitomic.support.console import Tell, tell_nobody
 from epitomic.support.errors import UserError
 from epitomic.support.rng import generator
 
-KERNELS = ("linear", "rbf")
+# Name -> how it is called in tables. The paper names libsvm and its default C only, so both usual gammas are here.
+KERNELS = {
+    "linear": "linear",
+    "rbf-libsvm": "RBF, gamma 1 / features (libsvm's default)",
+    "rbf": "RBF, gamma by scikit-learn's `scale`",
+}
 
 
 def measure_transfer(
@@ -85,7 +90,7 @@ class Classifier:
 
     Args:
         features: Features of all images. Their vectors are scaled to unit length here.
-        kernel: ``"linear"``, or ``"rbf"`` with scikit-learn's default gamma.
+        kernel: One of `KERNELS`.
     """
 
     def __init__(self, features: Features, kernel: str) -> None:
@@ -111,7 +116,8 @@ class Classifier:
         """Values of the kernel for all pairs of images, (N, N)."""
         if self.kernel == "linear":
             return self.products
-        chosen = self.vectors[training].double()
-        gamma = 1 / (chosen.shape[1] * float(chosen.var(correction=0)))  # scikit-learn's "scale"
+        gamma = 1 / self.vectors.shape[1]  # libsvm's default
+        if self.kernel == "rbf":  # scikit-learn's "scale"
+            gamma /= float(self.vectors[training].double().var(correction=0))
         lengths = self.products.diagonal()
         return torch.exp(-gamma * (lengths[:, None] + lengths[None, :] - 2 * self.products))

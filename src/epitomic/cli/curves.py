@@ -2,6 +2,7 @@
 
 epitomic curves runs/epitomic-* runs/maxpool-*
 epitomic curves runs/* --against seconds --out convergence
+epitomic curves runs/imagenet* --metric val_top5_error      # Figure 3 of the paper
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the options."""
     parser.add_argument("runs", nargs="+", metavar="RUN", help="run folder, finished or not")
     parser.add_argument("--out", metavar="STEM", help="write STEM.png and STEM.svg (default: RUN/curves)")
-    parser.add_argument("--metric", default="val_error", help="val_error, train_error, val_loss or train_loss")
+    parser.add_argument(
+        "--metric", default="val_error", help="val_error, val_top5_error, train_error, val_loss or train_loss"
+    )
     parser.add_argument("--against", default="epochs", help="epochs, seconds of training, or core-seconds")
     parser.add_argument("--scale", default="auto", help="auto, linear or log")
 

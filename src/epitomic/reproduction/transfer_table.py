@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from epitomic.analysis.transfer import KERNELS
 from epitomic.support.console import markdown_table
 from epitomic.support.files import read_json
 from epitomic.support.machine import describe_facts, short_commit
 
-HEAD = ("features", "network", "numbers per image", "linear, %", "rbf, %")
-KERNELS = ("linear", "rbf")  # in the order of the columns
+HEAD = ("features", "network", "numbers per image")
 
 
 def transfer_table(folder: Path) -> str:
@@ -25,12 +25,15 @@ def transfer_table(folder: Path) -> str:
     for experiment in sorted({_experiment(entry) for _, entry in entries}):
         data, images, classes, per_class = experiment
         text += f"\n{data}: {images:,} images of {classes} classes, {per_class} images per class for training.\n\n"
+        used = {entry["kernel"] for _, entry in entries if _experiment(entry) == experiment}
+        kernels = [name for name in KERNELS if name in used]
         rows: dict[tuple[str, str], list[str]] = {}
         for run, entry in entries:
             if _experiment(entry) == experiment:
-                row = rows.setdefault((entry["features"], run), [f"{entry['numbers']:,}", "", ""])
-                row[1 + KERNELS.index(entry["kernel"])] = _accuracy(entry)
-        text += markdown_table(HEAD, ([kind, f"`{run}`", *row] for (kind, run), row in sorted(rows.items())))
+                row = rows.setdefault((entry["features"], run), [f"{entry['numbers']:,}", *("" for _ in kernels)])
+                row[1 + kernels.index(entry["kernel"])] = _accuracy(entry)
+        head = (*HEAD, *(f"{KERNELS[name]}, %" for name in kernels))
+        text += markdown_table(head, ([kind, f"`{run}`", *row] for (kind, run), row in sorted(rows.items())))
     commands = sorted({(short_commit(e["facts"]), f"`{e['facts']['command']}`") for _, e in entries})
     lines = markdown_table(("commit", "command"), commands)
     return f"{text}\n<details><summary>Commands</summary>\n\n{lines}\n</details>\n"

@@ -27,7 +27,7 @@ from epitomic.surgery.chains import swap_modules
 
 FORMS = ("auto", "one_convolution", "convolutions", "winograd")
 # Saved work from which "winograd" is the fastest form in ONNX Runtime (measured by benchmarks/export_forms.py).
-WORTHWHILE = 300
+WORTHWHILE = 400
 
 
 def for_export(model: nn.Module, form: str = "auto") -> nn.Module:

@@ -33,6 +33,9 @@ Card = tuple[str, Findings]  # title, which is empty if there is one run alone
 
 MISSING = "–"  # noqa: RUF001
 
+MANY_CLASSES = 10  # with more, the top-5 error says something
+TEN_CROPS = "10 crops"  # how photographs are tested at the end of a training
+
 
 def page_sections(reports: Sequence[Findings]) -> dict[str, Any]:
     """Name of each section, which is also the name of its template, and its data."""
@@ -70,11 +73,15 @@ def _main_figures(found: Findings) -> Data:
     seconds = results.get("wall_seconds")
     images = run.metrics[-1].get("step", 0) * float(run.recipe.get("batch_size", 0)) if run.metrics else 0
     others = (f"{name}: {percent(results[way]['error'])}" for way, name in OTHER_WAYS.items() if way in results)
+    test = results.get("test", {})
+    counts = test.get("top5") is not None and len(test.get("classes", ())) > MANY_CLASSES
     return {
         "images": run.dataset,
         "seed": str(run.seed),
         "test_error": percent(results["test"]["error"]) if "test" in results else None,
         **_interval(results.get("test")),
+        "way": TEN_CROPS if "center" in results else None,
+        "top5_error": percent(1 - test["top5"]) if counts else None,
         "other_test_error": ", ".join(others),  # without averaging over views or crops
         "validation_error": None if best is None else percent(best),
         "epochs": epochs if run.recipe else None,
