@@ -1,6 +1,6 @@
 """Test errors and times of the shipped weights in int8, beside float32, in ONNX Runtime.
 
-    python benchmarks/int8.py --folder FILES --prepare [--data-dir DIR]
+    python benchmarks/int8.py --folder FILES --prepare [--data-dir DIR] [--csv FILE]
     python benchmarks/int8.py --folder FILES [--repetitions 7] [--threads 2] [--csv FILE]
 
 The first call writes the files and counts their errors on the test images, one view each. The second one times them,
@@ -58,6 +58,20 @@ def prepare(folder: Path, data_dir: str | None) -> None:
     (folder / COUNTS).write_text(json.dumps(counts))
 
 
+def write_errors(folder: Path, file: Path) -> None:
+    """Writes the errors that `prepare` counted, without times."""
+    with file.open("w", newline="") as opened:
+        writer = csv.writer(opened)
+        facts = timing_facts()
+        writer.writerow(["name", "kind", "images", "errors", "error", "mb", "vnni", *facts])
+        for name, counts in json.loads((folder / COUNTS).read_text()).items():
+            for kind in KINDS:
+                size = round(file_of(folder, name, kind).stat().st_size / 1e6, 2)
+                share = counts[kind] / counts["images"]
+                row = (name, kind, counts["images"], counts[kind], share, size, int8.has_vnni())
+                writer.writerow([*row, *facts.values()])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--folder", type=Path, required=True)
@@ -69,7 +83,10 @@ def main() -> None:
     args = parser.parse_args()
     if args.prepare:
         args.folder.mkdir(parents=True, exist_ok=True)
-        prepare(args.folder, args.data_dir)
+        if not (args.folder / COUNTS).is_file():
+            prepare(args.folder, args.data_dir)
+        if args.csv:
+            write_errors(args.folder, args.csv)
         return
     import onnxruntime
 
