@@ -6,7 +6,7 @@ import torch
 from epitomic.data.small.splits import Split
 from epitomic.data.small.views import plain_batches
 from epitomic.data.standardisation import Standardize
-from epitomic.evaluation import Scores, score
+from epitomic.evaluation import Scores, score, uneven_error
 from epitomic.models import create_model
 
 
@@ -42,3 +42,14 @@ def test_score_is_the_network_in_evaluation_mode() -> None:
     expected = model.eval()((split.images.float() / 255 - 0.5) / 0.25)
     torch.testing.assert_close(result.scores, expected.detach())
     assert result.loss == pytest.approx(torch.nn.functional.cross_entropy(expected, split.labels).item(), rel=1e-5)
+
+
+def test_the_mean_error_over_classes_is_told_where_classes_are_uneven() -> None:
+    labels = torch.tensor([0] * 8 + [1] * 2)
+    guess = torch.tensor([0] * 9 + [1])  # one of the two images of class 1 is wrong
+    report = Scores(torch.nn.functional.one_hot(guess, 3).float(), labels).report(("a", "b", "none"))
+    assert report["error"] == pytest.approx(0.1)
+    assert uneven_error(report) == pytest.approx(0.25)
+    even = Scores(torch.nn.functional.one_hot(guess, 3).float(), guess % 2).report(("a", "b", "none"))
+    assert even["class_error"] == 0
+    assert uneven_error({**report, "classes": {"a": {"images": 3}, "b": {"images": 2}}}) is None

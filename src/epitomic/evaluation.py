@@ -18,6 +18,8 @@ from epitomic.support.errors import UserError
 # Second test of a run whose first averages over several views of each image: key in the results -> name for readers.
 OTHER_WAYS = {"plain": "one view", "center": "centre crop"}
 
+UNEVEN = 1.5  # classes are uneven if the largest has more than this many times the images of the smallest
+
 
 @dataclass(frozen=True)
 class Scores:
@@ -72,6 +74,7 @@ class Scores:
         return {
             "images": count,
             "error": self.errors / count,
+            "class_error": float((1 - right[actual > 0] / actual[actual > 0]).mean()),
             "errors": self.errors,
             "top1": 1 - self.errors / count,
             "top5": 1 - self.top5_errors / count,
@@ -87,6 +90,15 @@ class Scores:
             "confusion": matrix.tolist(),
             "ranks": self.ranks,
         }
+
+
+def uneven_error(report: dict[str, Any]) -> float | None:
+    """Returns the mean error over the classes of a `Scores.report` if its classes are uneven, else None.
+
+    Classes are uneven if the largest has more than 1.5 times the images of the smallest.
+    """
+    counts = [row["images"] for row in report.get("classes", {}).values() if row["images"]]
+    return report.get("class_error") if counts and max(counts) > UNEVEN * min(counts) else None
 
 
 @contextlib.contextmanager

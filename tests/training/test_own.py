@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import re
+import signal
+import subprocess
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from epitomic.cli import main
+from epitomic.data.own.images import Place, open_own
+from epitomic.models import create_model
+from epitomic.training.optimizer import parameter_groups
+from epitomic.training.own import own_recipe
+from epitomic.training.recipe import Optimizer, Start
 from tests.own_images import make_odd, make_own
-from tests.training.conftest import run
+from tests.training.conftest import command, run
 from tests.training.test_trainer import assert_same
 
 QUICK = ("--epochs", "2", "--threads", "1", "--workers", "0", "--width", "0.25", "--batch-size", "8", "--from", "none")
@@ -88,3 +101,165 @@ def test_what_is_no_folder(word: str, tmp_path: Path, monkeypatch: pytest.Monkey
     assert finished.returncode == 2
     assert finished.stderr.count("\n") == 1
     assert not (tmp_path / "run").exists()
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Weights of a small residual network, trained on other photographs."""
+    folder = tmp_path_factory.mktemp("weights")
+    root = make_own(folder / "other", 8, ("cat", "dog", "eel"), side=64)
+    finished = run(folder / "run", "--no-test", "--ema", "0", recipe=(str(root), *QUICK))
+    assert finished.returncode == 0, finished.stderr
+    return folder / "run"
+
+
+def start(root: Path, weights: Path) -> tuple[str, ...]:
+    kept = [word for word in QUICK if word not in ("--width", "0.25", "--from", "none")]
+    return (str(root), *kept, "--from", str(weights), "--ema", "0")
+
+
+def tensors(folder: Path) -> dict[str, torch.Tensor]:
+    from safetensors.torch import load_file
+
+    return load_file(folder / "model.safetensors")
+
+
+def test_starting_from_weights(weights: Path, tmp_path: Path) -> None:
+    root = make_own(tmp_path / "own", 20)
+    out, frozen = tmp_path / "run", tmp_path / "frozen"
+    finished = run(out, "--optimizer.lr", "1e-9", recipe=start(root, weights))
+    assert finished.returncode == 0, finished.stderr
+    assert f"from {weights}" in finished.stdout
+    before, after = tensors(weights), tensors(out)
+    assert after["out.weight"].shape[0] == 2
+    assert torch.allclose(before["stem.conv.weight"], after["stem.conv.weight"], atol=1e-6)
+    config, source = (json.loads((f / "config.json").read_text()) for f in (out, weights))
+    assert config["width"] == 0.25
+    assert config["standardize"] == source["standardize"]
+    finished = run(frozen, "--freeze", recipe=start(root, weights))
+    assert finished.returncode == 0, finished.stderr
+    after = tensors(frozen)
+    assert all(torch.equal(before[name], after[name]) for name in before if not name.startswith("out."))
+
+
+def test_the_last_layer_has_its_own_rate(weights: Path) -> None:
+    model = create_model("epitomic_resnet", pretrained=weights, num_classes=7)
+    groups = parameter_groups(model, Optimizer(), Start(str(weights), rate=0.1))
+    rates = {id(p): group["rate"] for group in groups for p in group["params"]}  # type: ignore[attr-defined]
+    assert {name: rates[id(p)] for name, p in model.named_parameters()} == {
+        name: 1.0 if name.startswith("out.") else 0.1 for name, _ in model.named_parameters()
+    }
+
+
+def test_python_starts_from_weights_too(weights: Path) -> None:
+    """`create_model(..., pretrained=..., num_classes=7)` followed by plain training."""
+    model = create_model("epitomic_resnet", pretrained=weights, num_classes=7)
+    assert torch.equal(model.state_dict()["stem.conv.weight"], tensors(weights)["stem.conv.weight"])
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    images, labels = torch.randn(14, 3, 64, 64), torch.arange(14) % 7
+    losses = []
+    for _ in range(6):
+        loss = torch.nn.functional.cross_entropy(model(images), labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0]
+
+
+def test_fine_tuning_resumes_bit_for_bit_after_a_kill(weights: Path, tmp_path: Path) -> None:
+    root = make_own(tmp_path / "own", 20)
+    recipe = start(root, weights)
+    straight, out = tmp_path / "straight", tmp_path / "run"
+    assert run(straight, recipe=recipe).returncode == 0
+    words = command(out, "--save-every", "0", "--resume", recipe=recipe)
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    while process.poll() is None and len([*out.glob("checkpoints/*.safetensors")]) < 2:
+        time.sleep(0.005)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not (out / "results.json").exists()
+    away = weights.with_name("moved")
+    weights.rename(away)  # a resumed run needs the weights no more
+    try:
+        resumed = run(out, "--resume", recipe=("--threads", "1"))
+    finally:
+        away.rename(weights)
+    assert resumed.returncode == 0, resumed.stderr
+    assert_same(straight, out)
+
+
+def test_weights_that_fit_are_the_default(tmp_path: Path) -> None:
+    root = make_own(tmp_path / "own", 12, side=32)
+    images = open_own(Place(str(root)))
+    assert own_recipe(images, Place(str(root)), {}).start.weights == "epitomic_fast-cifar10"
+    assert own_recipe(images, Place(str(root)), {"model.name": "maxpool_small"}).start.weights is None
+    assert own_recipe(images, Place(str(root)), {"start.weights": "none"}).start.weights is None
+
+
+@pytest.mark.parametrize(
+    ("side", "options", "message"),
+    [
+        (
+            48,
+            ("--from", "epitomic_small-mnist"),
+            "does not fit own: it is for small grey images of 28 pixels, and these",
+        ),
+        (
+            48,
+            ("--from", "epitomic_fast-cifar10"),
+            "it is for small colour images of 32 pixels, and these are photographs",
+        ),
+        (
+            32,
+            ("--from", "epitomic_small-mnist"),
+            "these are small colour images of about 32 pixels; give --from epitomic_f",
+        ),
+        (32, ("--from", "nowhere"), "no folder nowhere: a trained network is a folder"),
+        (32, ("--from", "other"), r"other/config\.json is of another library \(\['ViT'\]\)"),
+        (32, ("--from", "none", "--freeze"), "--freeze trains the last layer alone, which needs trained weights"),
+        (32, ("--minutes", "3"), "--minutes chooses the epochs: give --minutes or --epochs, not both"),
+    ],
+)
+def test_bad_input_writes_nothing(
+    side: int, options: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_own(tmp_path / "own", 12, side=side)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "config.json").write_text('{"architectures": ["ViT"]}')
+    finished = run(tmp_path / "run", *options, recipe=("own/", "--epochs", "1", "--quiet"))
+    assert finished.returncode == 2
+    assert re.search(message, finished.stderr), finished.stderr
+    assert finished.stderr.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_minutes_are_for_own_images_and_above_zero(tmp_path: Path) -> None:
+    assert "is for a new run on images of your own" in run(tmp_path / "run", "--minutes", "1").stderr
+    root = make_own(tmp_path / "own")
+    assert "must be above 0" in run(tmp_path / "run", "--minutes", "-1", recipe=(str(root),)).stderr
+
+
+def test_a_budget_chooses_the_steps_and_another_run_repeats_it(tmp_path: Path) -> None:
+    root = make_own(tmp_path / "own", 20)
+    options = [word for word in QUICK if word not in ("--epochs", "2")]
+    finished = run(tmp_path / "run", "--minutes", "0.03", recipe=(str(root), *options))
+    assert finished.returncode == 0, finished.stderr
+    recipe = json.loads((tmp_path / "run" / "recipe.json").read_text())
+    steps = int((tmp_path / "run" / "metrics.csv").read_text().split()[-1].split(",")[1])
+    assert recipe["steps"] >= 1
+    assert recipe["epochs"] == -(-recipe["steps"] // 5)
+    assert steps == recipe["steps"]
+    straight = tmp_path / "straight"
+    assert run(straight, *_choices(recipe), recipe=(str(root), *options)).returncode == 0
+    assert_same(straight, tmp_path / "run")
+
+
+def _choices(recipe: dict[str, Any]) -> list[str]:
+    chosen = {
+        **{"epochs": recipe["epochs"], "steps": recipe["steps"], "schedule.warmup": recipe["schedule"]["warmup"]},
+        **{"photographs.crop": recipe["photographs"]["crop"], "data.crops": recipe["data"]["crops"] or "none"},
+    }
+    return [word for name, value in chosen.items() for word in (f"--{name}", str(value))]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from epitomic.data.own.images import UNEVEN
+from epitomic.evaluation import UNEVEN
 
 Z = 1.959964  # a normal variable lies within this many standard deviations of its mean in 95 % of cases
 

@@ -89,7 +89,7 @@ def measure_shifts(
     rows: list[ShiftRow] = []
     shifts = [(0, "none"), *((shift, name) for shift in range(1, maximum + 1) for name in DIRECTIONS)]
     for shift, direction in shifts:
-        tell(f"{run.name}: shift {shift} of {maximum}", len(rows) / len(shifts))
+        tell(f"{run.name}: measuring robustness, shift {shift} of {maximum}", len(rows) / len(shifts))
         down, right = DIRECTIONS.get(direction, (0, 0))
         moved = Split(shift_images(test.images, shift * down, shift * right), test.labels)
         predicted = score(run.model, plain_batches(moved, run.standardize)).scores.argmax(1)

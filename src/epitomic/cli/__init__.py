@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from epitomic._version import __version__
 from epitomic.ops.library import NATIVE
+from epitomic.support import clock
 from epitomic.support.errors import UserError, unknown
 from epitomic.training.exit import end_process
 
@@ -54,11 +55,12 @@ GROUPS = {
 COMMANDS = [name for commands in GROUPS.values() for name in commands]
 
 SLOW = ("train", "evaluate", "transfer", "features", "reproduce", "tune", "bench")  # slow without the native kernel
+LONG = (*SLOW, "report", "predict", "robustness", "explain")  # may say nothing for two seconds after their start
 
 # Package that the layer alone does not need -> the extra that installs it.
 EXTRAS = {
     **dict.fromkeys(("lightning_fabric", "numpy", "pooch", "rich", "safetensors", "sklearn", "tensorboard"), "train"),
-    **dict.fromkeys(("datasets", "PIL"), "images"),
+    **dict.fromkeys(("datasets", "PIL", "pyarrow"), "images"),
     "huggingface_hub": "hub",
     **dict.fromkeys(("onnx", "onnxruntime", "onnxscript"), "onnx"),
     "torchao": "pt2e",
@@ -71,7 +73,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Without ``argv``, the command is this process's own, and a training that used several processes ends the process.
     """
-    status = _run(list(sys.argv[1:] if argv is None else argv))
+    args = list(sys.argv[1:] if argv is None else argv)
+    clock.begin(process=argv is None)
+    if argv is None and args and args[0] in LONG and not {"--quiet", "--help", "-h"} & {*args}:
+        print(f"epitomic {args[0]}: starting", file=sys.stderr, flush=True)  # the imports may take seconds
+    status = _run(args)
     if argv is None:
         end_process(status)
     return status

@@ -19,18 +19,27 @@ import shlex
 import sys
 import warnings
 from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import torch
 
 from epitomic.cli.shared_options import add_data_dir, add_devices, given_devices
 from epitomic.data.own.images import Place, absolute, is_own, open_own, own_name
 from epitomic.data.photographs.loading import default_workers
+from epitomic.support.console import Progress
 from epitomic.support.errors import UserError
 from epitomic.support.options import add_options, given_options, overridden, whole
 from epitomic.training.checkpoint import DamageWarning
 from epitomic.training.recipe import Recipe
 from epitomic.training.recipes import RECIPES, get_recipe
 from epitomic.training.run_folder import RECIPE, REPORT, RunFolder, open_run
-from epitomic.training.setup import Settings
+from epitomic.training.setup import Settings, check_model
 
+if TYPE_CHECKING:
+    from epitomic.training.budget import Fitted
+
+MINUTES = 10.0  # that a training on own images takes, unless told
+ALL_SEEN = 1000  # test images that the report looks at, without a budget in time
 FIRST = ("model.name", "start.weights", "epochs")  # settings that people change first
 
 
@@ -49,6 +58,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--resume", action="store_true", help="continue the run in the folder from its last checkpoint")
     parser.add_argument(
         "--freeze", action="store_true", help="with --from: train the last layer alone (default: all layers)"
+    )
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        metavar="N",
+        help="own images: time from start to exit, test and report included; chooses size and epochs to fit "
+        f"(default: {MINUTES:g}, unless --epochs is given)",
     )
     add_data_dir(parser)
     how = parser.add_argument_group("how to run")
@@ -85,12 +101,14 @@ def run(args: argparse.Namespace) -> int:
     if own and not (args.resume and folder.exists()):
         if rank == 0:
             folder.check_new()
-        recipe = _own_recipe(args, quiet=args.quiet or rank != 0)
+        recipe, fitted = _own_recipe(args, quiet=args.quiet or rank != 0)
     else:
-        recipe = _recipe(args, folder, own)
+        if args.minutes is not None:
+            raise UserError("--minutes is for a new run on images of your own, such as `epitomic train pictures/`")
+        recipe, fitted = _recipe(args, folder, own), None
     if rank == 0:  # the other processes may come when the first one has begun to write
         _check_folder(args, recipe, folder)
-    return _train(args, recipe, folder, rank)
+    return _train(args, recipe, folder, rank, fitted)
 
 
 def _recipe(args: argparse.Namespace, folder: RunFolder, own: bool) -> Recipe:
@@ -101,24 +119,41 @@ def _recipe(args: argparse.Namespace, folder: RunFolder, own: bool) -> Recipe:
     return overridden(get_recipe(args.recipe) if named else folder.read_recipe(), args)
 
 
-def _own_recipe(args: argparse.Namespace, *, quiet: bool) -> Recipe:
-    """Returns the recipe that fits the user's own images, with the settings that are given."""
+def _own_recipe(args: argparse.Namespace, *, quiet: bool) -> tuple[Recipe, Fitted | None]:
+    """Returns the recipe that fits the user's own images, with the settings that are given, and what fits the time."""
+    from epitomic.training.budget import check_minutes, fit_budget
     from epitomic.training.own import describe, own_recipe
 
     given = given_options(args)
-    place = Place(args.recipe, given.get("data.image_column"), given.get("data.label_column"))
-    workers = default_workers() if args.workers is None else args.workers
-    images = open_own(replace(place, source=absolute(place.source)), workers, quiet=quiet)
-    recipe = overridden(own_recipe(images, replace(place, source=absolute(place.source)), given), args)
+    timed = "epochs" not in given and "steps" not in given
+    if args.minutes is not None and not timed:
+        raise UserError("--minutes chooses the epochs: give --minutes or --epochs, not both")
+    minutes = check_minutes(MINUTES if args.minutes is None else args.minutes)
+    settings = _settings(args)
+    if timed and settings.devices * settings.nodes > 1:
+        raise UserError("a budget in time is for one process: give --epochs, or leave out --devices")
+    if args.threads:
+        torch.set_num_threads(args.threads)
+    place = Place(absolute(args.recipe), given.get("data.image_column"), given.get("data.label_column"))
+    images = open_own(place, settings.workers, quiet=quiet)
+    recipe = overridden(own_recipe(images, place, given), args)
     if args.freeze:
         if recipe.start.weights is None:
             raise UserError("--freeze trains the last layer alone, which needs trained weights: add --from")
         recipe = replace(recipe, start=replace(recipe.start, freeze=True))
+    check_model(recipe)
+    fitted = None
     if not quiet:
         for note in images.notes:
             print(note)
+        print(f"measuring this machine, to train for {minutes:g} minutes" if timed else "", end="\n" if timed else "")
+    if timed:
+        fixed = "photographs.crop" in given or "photographs.size" in given
+        fitted = fit_budget(recipe, images, settings, minutes, fixed_size=fixed)
+        recipe = fitted.recipe
+    if not quiet:
         print(describe(recipe, images), flush=True)
-    return recipe
+    return recipe, fitted
 
 
 def _check_folder(args: argparse.Namespace, recipe: Recipe, folder: RunFolder) -> None:
@@ -135,9 +170,7 @@ def _check_folder(args: argparse.Namespace, recipe: Recipe, folder: RunFolder) -
         print(f"epitomic: {warning.message}", file=sys.stderr)
 
 
-def _train(args: argparse.Namespace, recipe: Recipe, folder: RunFolder, rank: int) -> int:
-    import torch
-
+def _train(args: argparse.Namespace, recipe: Recipe, folder: RunFolder, rank: int, fitted: Fitted | None) -> int:
     from epitomic.training.experiment import summarize, train
     from epitomic.training.signals import Stopped
 
@@ -146,7 +179,7 @@ def _train(args: argparse.Namespace, recipe: Recipe, folder: RunFolder, rank: in
     if args.threads:
         torch.set_num_threads(args.threads)
     try:
-        results = train(recipe, folder, _settings(args))
+        results = train(recipe, folder, _settings(args), fitted.feed if fitted else None)
     except Stopped as stopped:
         if rank == 0:
             print(f"stopped; saved as {stopped}\ncontinue with: {_resume_command(args, folder)}", file=sys.stderr)
@@ -163,7 +196,7 @@ def _train(args: argparse.Namespace, recipe: Recipe, folder: RunFolder, rank: in
         test = "test again with" if "test" in results else "look at the test images with"
         print(f"everything is in {folder.folder}; {test}: {_command(args, 'evaluate', str(folder.folder))}")
     if rank == 0 and "test" in results and not args.no_report:
-        _report(args, folder)
+        _report(args, folder, fitted.seen if fitted else ALL_SEEN)
     return 0
 
 
@@ -182,13 +215,15 @@ def _settings(args: argparse.Namespace) -> Settings:
     )
 
 
-def _report(args: argparse.Namespace, folder: RunFolder) -> None:
+def _report(args: argparse.Namespace, folder: RunFolder, images: int) -> None:
     """Writes the report. If that fails, the training has still succeeded."""
     try:
         from epitomic.visualisation.report import write_report
 
         path = folder.folder / REPORT
-        write_report([open_run(folder.folder, args.data_dir)], path)
+        with Progress(1, quiet=args.quiet) as progress:
+            progress.say("writing the report")
+            write_report([open_run(folder.folder, args.data_dir)], path, images=images, tell=progress.update)
         if not args.quiet:
             print(f"the report is {path}: open it in a browser")
     except Exception as error:

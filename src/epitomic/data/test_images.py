@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from epitomic.data.feed import Batch
-from epitomic.data.own.images import Place, open_own
+from epitomic.data.own.images import Place, open_own, remembered
 from epitomic.data.photographs.crops import Photographs, center_crop, ten_crops
 from epitomic.data.photographs.folders import check_classes
 from epitomic.data.photographs.loading import BadImages, ImageSource, default_workers
@@ -49,10 +49,18 @@ class SmallTest:
     views: str
     bad: dict[str, str] = field(default_factory=dict)
 
+    def __len__(self) -> int:
+        return len(self.split)
+
     @property
     def way(self) -> dict[str, Any]:
         """How `batches` shows each image, for the record of an evaluation."""
         return {"views": self.views}
+
+    @property
+    def ways(self) -> dict[str, str]:
+        """Names of `tests` for readers."""
+        return {"test": "one view" if self.views == "one" else f"{self.views} views", "plain": "one view"}
 
     def batches(self) -> Iterable[Batch]:
         """Returns the views of each image, standardised, and its label."""
@@ -97,10 +105,18 @@ class PhotographTest:
         """Names of the classes, in the order of the labels."""
         return self.source.classes
 
+    def __len__(self) -> int:
+        return len(self.source)
+
     @property
     def way(self) -> dict[str, Any]:
         """How `batches` shows each image, for the record of an evaluation."""
         return {"crops": self.crops}
+
+    @property
+    def ways(self) -> dict[str, str]:
+        """Names of `tests` for readers."""
+        return {"test": f"{self.crops} crops" if self.crops > 1 else "the centre crop", "center": "the centre crop"}
 
     def batches(self, crops: int | None = None) -> Iterable[Batch]:
         """Returns the crops of each image, standardised, and its label."""
@@ -116,7 +132,7 @@ class PhotographTest:
 
     def tests(self) -> dict[str, Iterable[Batch]]:
         """Returns what a finished training is tested on: ten crops, as in the paper, and the centre crop."""
-        return {"test": self.batches(10), "center": self.batches(1)}
+        return {"test": self.batches(), **({"center": self.batches(1)} if self.crops > 1 else {})}
 
     def sample(self) -> Split:
         """Returns the centre crops of at most `MAX_SAMPLE` images, always the same ones, in random order."""
@@ -212,10 +228,9 @@ def _open_own(
     check_classes({str(path): list(map(str, config.get("classes", ()))), place.source: images.classes})
     if isinstance(config.get("photographs"), dict):
         settings = from_dict(Photographs, config["photographs"], str(path))
-        source = images.photographs("test", settings.size)
-        return PhotographTest(
-            images.title, source, int(config["image_size"]), standardize, crops or 10, workers, device
-        )
+        source = remembered(images.photographs("test", settings.size), workers)
+        crops = crops or (1 if config.get("crops") == 1 else 10)
+        return PhotographTest(images.title, source, int(config["image_size"]), standardize, crops, workers, device)
     given = views or str(config.get("views", "one"))
     if given not in VIEWS:
         raise unknown("--views" if views else f"views in {path}", given, VIEWS)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 
-from epitomic.evaluation import OTHER_WAYS, on_device, score
+from epitomic.data.feed import Batch, Feed
+from epitomic.evaluation import OTHER_WAYS, on_device, score, uneven_error
 from epitomic.models.counting import learned
 from epitomic.models.pretrained import SHIPPED, describe_pretrained
-from epitomic.support.console import percent
+from epitomic.support.console import Progress, percent
 from epitomic.support.files import write_json
 from epitomic.training.parallel import create_fabric
 from epitomic.training.recipe import Recipe
@@ -18,11 +20,17 @@ from epitomic.training.setup import Settings, open_feed
 from epitomic.training.trainer import Trainer
 
 
-def train(recipe: Recipe, run: RunFolder, settings: Settings) -> dict[str, Any]:
+def train(recipe: Recipe, run: RunFolder, settings: Settings, feed: Feed | None = None) -> dict[str, Any]:
     """Trains a network and then tests the kept weights once.
 
     A finished run is not trained again. It is tested if that was left out before (``--no-test``), or if the recipe now
     asks for other views of the test images.
+
+    Args:
+        recipe: What to train.
+        run: Folder that the run is written to.
+        settings: How to run it.
+        feed: The images of the recipe, if they are open already.
 
     Returns:
         The results of the run. Of several processes only the first returns them; the others return an empty dict.
@@ -38,7 +46,7 @@ def train(recipe: Recipe, run: RunFolder, settings: Settings) -> dict[str, Any]:
         if ("test" in known and stored == recipe) or not settings.test:
             return known
         return _test_finished(recipe, run, settings, known)
-    trainer = Trainer(recipe, run, settings)
+    trainer = Trainer(recipe, run, settings, feed)
     trainer.train()
     if not trainer.main:
         return {}
@@ -86,9 +94,23 @@ def _test(
     images = kept.open_test_images(views=recipe.data.views, workers=settings.workers, device=device)
     images.bad.update(bad)  # the terminal has named these
     model = kept.model.to(device)
-    reports = {name: score(model, batches).report(images.classes) for name, batches in images.tests().items()}
+    reports = {}
+    for name, batches in images.tests().items():
+        told = tell_batches(batches, len(images), f"testing on {images.ways[name]}", quiet=settings.quiet)
+        reports[name] = score(model, told).report(images.classes)
     bad.update(images.bad)
     return reports
+
+
+def tell_batches(batches: Iterable[Batch], count: int, text: str, *, quiet: bool = False) -> Iterator[Batch]:
+    """Yields the batches of ``count`` images, and shows how far it is."""
+    done = 0
+    with Progress(count, unit="images", quiet=quiet) as progress:
+        progress.say(f"{text}: {count:,} images")
+        for images, labels in batches:
+            yield images, labels
+            done += len(labels)
+            progress.update(f"{text}: {done:,} of {count:,} images", done)
 
 
 def summarize(results: dict[str, Any], views: str) -> str:
@@ -105,6 +127,9 @@ def summarize(results: dict[str, Any], views: str) -> str:
     if "test" in results:
         test = results["test"]
         last.append(f"test error {percent(test['error'])} ({test['errors']} of {test['images']})")
+        mean = uneven_error(test)
+        if mean is not None:
+            last.append(f"mean error over classes {percent(mean)}")
     last.append(f"validation error {percent(results['validation_error'])} at epoch {results['best_epoch'] + 1}")
     last.append(f"{results['parameters']:,} parameters, {results['wall_seconds']:.0f} s")
     return "\n".join([*lines, ", ".join(last)])
@@ -122,7 +147,8 @@ def evaluate(run: RunFolder, device: str = "cpu", **options: Any) -> dict[str, A
         The image set, how its images were shown, and the figures of `Scores.report`.
     """
     images = run.open_test_images(**options)
-    report = score(on_device(run.model, device), images.batches()).report(images.classes)
+    model = on_device(run.model, device)
+    report = score(model, tell_batches(images.batches(), len(images), "testing")).report(images.classes)
     found = {"dataset": images.name, **images.way, **report}
     if run.folder.parent != SHIPPED:
         write_json(run.folder / EVALUATION, found)

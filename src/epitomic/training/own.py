@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from epitomic.data.augmentation import Augmentation
 from epitomic.data.own.images import OwnSet, Place
-from epitomic.data.photographs.crops import Photographs
 from epitomic.training.recipe import OWN, Data, Model, Optimizer, Recipe, Schedule, Start
 from epitomic.training.start import Weights, default_weights, kind_of
 
 SMALLEST, LARGEST, STEP = 64, 224, 16  # pixels of the crops that the network sees
+ZOOM = 0.35  # smallest share of a photograph that a training crop enlarges
 BATCH = 32
 EPOCHS = 30  # without a budget in time
 NETWORKS = {"photographs": "epitomic_resnet", "colour": "epitomic_small", "grey": "epitomic_small"}
@@ -47,13 +47,15 @@ def own_recipe(images: OwnSet, place: Place, given: Mapping[str, str]) -> Recipe
         keep="last",
     )
     if kind == "photographs":
-        return with_crop(recipe, fitting_crop(images.short_side))
+        crop = given.get("photographs.crop", "")
+        return with_crop(recipe, int(crop) if crop.isdecimal() else fitting_crop(images.short_side))
     return _small(recipe, images, weights)
 
 
 def with_crop(recipe: Recipe, crop: int) -> Recipe:
     """Returns the recipe with another size of the crops; photographs are a little larger."""
-    return replace(recipe, photographs=Photographs(crop=crop, size=round(crop * 8 / 7), flip=True, color_noise=0.1))
+    photographs = replace(recipe.photographs, crop=crop, size=round(crop * 8 / 7), zoom=ZOOM)
+    return replace(recipe, photographs=photographs)
 
 
 def fitting_crop(short_side: int) -> int:

@@ -35,6 +35,9 @@ class Data:
     side: int | None = option(
         None, "own images: height and width that small images are resized to; none for photographs", at_least=8
     )
+    crops: int | None = option(
+        None, "own photographs: crops of each test image, 1 or 10; none for 10", at_least=1, below=11
+    )
     channels: int | None = option(None, "own small images: 1 for grey, 3 for colour", at_least=1, below=4)
 
     @property

@@ -15,6 +15,8 @@ from epitomic.models.registry import model_options
 from epitomic.support.errors import UserError
 from epitomic.training.recipe import OWN, Recipe
 
+TEN = 10  # crops of a test image, as in the paper
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -78,6 +80,7 @@ def _open_own(recipe: Recipe, settings: Settings) -> Feed:
         **{"batch_size": recipe.batch_size, "seed": recipe.seed, "workers": settings.workers, "quiet": settings.quiet}
     }
     if data.side is None:
+        how["crops"] = TEN if data.crops is None else data.crops
         return open_own_photographs(place, recipe.photographs, recipe.start.standardize, **how)
     channels = data.channels or 3
     start = recipe.start.standardize

@@ -7,18 +7,20 @@ run that was stopped at any moment continues to the same bits.
 
 from __future__ import annotations
 
+import itertools
 import math
 import signal
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from epitomic.data.feed import BAD_SHARE, SKIP, Batch, Part, too_many
+from epitomic.data.feed import BAD_SHARE, SKIP, Batch, Feed, Part, too_many
 from epitomic.evaluation import score
 from epitomic.models import FitsImages, create_model, save_pretrained
 from epitomic.models.dropout import key_dropout
@@ -30,6 +32,7 @@ from epitomic.support.options import from_dict, to_dict
 from epitomic.training import checkpoint
 from epitomic.training.averaging import WeightAverage
 from epitomic.training.optimizer import create_optimizer
+from epitomic.training.pace import Pace
 from epitomic.training.parallel import create_fabric, share_statistics, sum_over_processes
 from epitomic.training.progress import TrainingProgress
 from epitomic.training.recipe import Recipe
@@ -48,12 +51,13 @@ class Trainer:
         recipe: What to train.
         run: Folder that the run is written to.
         settings: How to run it.
+        feed: The images of the recipe, if they are open already.
     """
 
-    def __init__(self, recipe: Recipe, run: RunFolder, settings: Settings) -> None:
+    def __init__(self, recipe: Recipe, run: RunFolder, settings: Settings, feed: Feed | None = None) -> None:
         self.recipe, self.run, self.settings = recipe, run, settings
         check_model(recipe)
-        self.feed = open_feed(recipe, settings)
+        self.feed = feed or open_feed(recipe, settings)
         check_batches(recipe, settings, self.feed.images)
 
         self.fabric = create_fabric(recipe, settings)
@@ -149,6 +153,29 @@ class Trainer:
                 progress.end_epoch(state.epoch - 1, figures["train_loss"], figures["val_error"], best)
                 self._save()
                 saved = time.monotonic()
+
+    @classmethod
+    def rehearsal(cls, recipe: Recipe, settings: Settings, feed: Feed, seconds: float) -> Pace:
+        """Measures the pace of a training for some seconds, in a folder that is removed again."""
+        with TemporaryDirectory() as folder:
+            trainer = cls(recipe, RunFolder(folder), settings, feed)
+            with recorded(trainer.choices, benchmark=settings.benchmark) as trainer.selection:
+                return trainer._rehearse(seconds)
+
+    def _rehearse(self, seconds: float) -> Pace:
+        self.wrapped.train(not self.recipe.start.freeze)
+        self._train_step(self.feed.stream(0, 0, self.part), 0.0)  # warms up
+        stream, times = self.feed.stream(0, 0, self.part), [time.monotonic()]
+        while self.state.batch < len(self.feed) and (len(times) < 4 or times[-1] - times[0] < seconds):
+            self.state.end_step(self._train_step(stream, 0.0), expected=self.feed.count(self.state.batch))
+            times.append(time.monotonic())
+        del stream  # ends its worker processes
+        self._end_epoch()
+        self._save()
+        ended = time.monotonic()
+        begin, steps = times[1] - times[0], [after - before for before, after in itertools.pairwise(times[1:])]
+        step = sum(steps) / len(steps) if steps else begin
+        return Pace(begin, step, ended - times[-1])
 
     def _train_step(self, stream: Iterator[Batch], lr: float) -> Sums:
         """Does one step on this process's part of the global batch."""

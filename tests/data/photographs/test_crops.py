@@ -73,3 +73,19 @@ def test_the_chosen_images_of_a_batch_are_mirrored() -> None:
 def test_choices_are_a_function_of_seed_epoch_and_sample() -> None:
     assert choose(1, 2, 3) == choose(1, 2, 3)
     assert len({choose(*key) for key in ((1, 2, 3), (2, 2, 3), (1, 3, 3), (1, 2, 4))}) == 4
+
+
+def test_zoomed_crops_have_areas_between_the_smallest_and_the_whole() -> None:
+    values = np.zeros((40, 50, 3), np.uint8)
+    values[..., 0], values[..., 1] = np.mgrid[:40, :50] * 5
+    config, spans = Photographs(crop=24, zoom=0.25), []
+    for sample in range(300):
+        choice = choose(7, 1, sample)
+        cut = random_crop(values, config, choice)
+        assert cut.shape == (24, 24, 3)
+        assert np.array_equal(cut, random_crop(Image.fromarray(values), config, choice))
+        rows, columns = ((np.ptp(cut[..., channel].astype(float)) / 5 + 1) for channel in (0, 1))
+        spans.append(rows * columns / 2000)
+    assert 0.15 < min(spans) < 0.35
+    assert max(spans) > 0.85
+    assert 0.5 < float(np.mean(spans)) < 0.7

@@ -15,11 +15,17 @@ from epitomic.data.standardisation import Standardize
 
 
 class OwnPhotographs(PhotographFeed):
-    """Feeds a training from a user's own photographs."""
+    """Feeds a training from a user's own photographs.
+
+    Attributes:
+        crops: Number of crops of each test image whose predictions are averaged, 1 or 10.
+    """
+
+    crops: int = 10
 
     def describe(self) -> dict[str, Any]:
         """Returns what a user of the weights needs besides the network."""
-        return {**super().describe(), "own": True}
+        return {**super().describe(), "own": True, "crops": self.crops}
 
 
 class OwnSmall(MemoryFeed):
@@ -35,6 +41,7 @@ def open_own_photographs(
     config: Photographs,
     standardize: Standardize | None,
     *,
+    crops: int,
     batch_size: int,
     seed: int,
     workers: int,
@@ -46,6 +53,7 @@ def open_own_photographs(
         place: Where they are.
         config: What to do to them.
         standardize: Standardisation of the weights that the training starts from; None measures the images.
+        crops: Number of crops of each test image, 1 or 10.
         batch_size: Number of images in a global batch.
         seed: Seed of the run.
         workers: Number of processes that read images.
@@ -62,6 +70,7 @@ def open_own_photographs(
     )
     feed.bad.update(images.bad)
     feed.standardize = standardize or feed.standardize
+    feed.crops = crops
     return feed
 
 

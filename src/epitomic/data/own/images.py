@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
 
 MEMORY = 2 << 30  # bytes of resized images that are kept in memory
 NAMED = 5  # unreadable images that an error names
-UNEVEN = 1.5  # classes are uneven if the largest has this many times the images of the smallest
 
 
 @dataclass(frozen=True)
@@ -133,12 +131,6 @@ class OwnSet:
     def grey(self) -> bool:
         """Whether all images are small and without colour."""
         return all(self.facts[i].grey for i in self.parts["train"])
-
-    @property
-    def uneven(self) -> bool:
-        """Whether the largest class has many more training images than the smallest."""
-        counts = Counter(self.labels[i] for i in self.parts["train"]).values()
-        return max(counts) > UNEVEN * min(counts)
 
     def fingerprint(self, *splits: str) -> str:
         """Returns a text that changes with the images of these splits, their labels or their classes."""

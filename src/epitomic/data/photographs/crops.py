@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from epitomic.support.images import BadImageError, to_array
+from epitomic.support.images import BadImageError, resize_square, to_array
 from epitomic.support.options import option
 from epitomic.support.rng import generator
 
@@ -24,6 +25,9 @@ class Photographs:
     size: int = option(256, "short side in pixels of images from plain folders; a store has its own", at_least=1)
     flip: bool = option(True, "mirror half of the training images left to right, chosen at random")
     color_noise: float = option(0.1, "standard deviation of noise along the colours' principal components", at_least=0)
+    zoom: float | None = option(
+        None, "smallest share of an image that a training crop enlarges; none enlarges nothing", above=0, below=1
+    )
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,8 @@ class Choice:
     left: float  # distance of the crop from the left, as a share of the largest possible one
     flip: bool  # whether to mirror the crop
     noise: tuple[float, float, float]  # standard normal numbers for the colour noise
+    area: float = 0.0  # place of the crop's area between the smallest and the largest one, 0 to 1
+    aspect: float = 0.5  # place of the crop's aspect between 3:4 and 4:3, 0 to 1
 
 
 def choose(seed: int, epoch: int, sample: int) -> Choice:
@@ -41,7 +47,8 @@ def choose(seed: int, epoch: int, sample: int) -> Choice:
     draws = generator("photograph", seed, epoch, sample)
     top, left, flip = torch.rand(3, generator=draws, dtype=torch.float64).tolist()
     first, second, third = torch.randn(3, generator=draws).tolist()
-    return Choice(top, left, flip < 0.5, (first, second, third))
+    area, aspect = torch.rand(2, generator=draws, dtype=torch.float64).tolist()
+    return Choice(top, left, flip < 0.5, (first, second, third), area, aspect)
 
 
 def random_crop(image: Image | Any, config: Photographs, choice: Choice) -> Any:
@@ -49,9 +56,25 @@ def random_crop(image: Image | Any, config: Photographs, choice: Choice) -> Any:
 
     It is not mirrored: `mirror` does that on the whole batch, which is faster. The image may also be its pixels.
     """
+    if config.zoom is not None:
+        return _zoomed_crop(image, config.crop, config.zoom, choice)
     height, width = _margins(image, config.crop)
     top, left = int(choice.top * (height + 1)), int(choice.left * (width + 1))
     return _cut(image, top, left, config.crop)
+
+
+def _zoomed_crop(image: Any, crop: int, smallest: float, choice: Choice) -> Any:
+    """Returns a part of the image, resized: (crop, crop, 3), uint8; its area and aspect are random."""
+    height, width = image.shape[:2] if hasattr(image, "shape") else (image.height, image.width)
+    area = height * width * (smallest + (1 - smallest) * choice.area)
+    aspect = 0.75 * (16 / 9) ** choice.aspect
+    rows, columns = (
+        min(side, max(1, round(math.sqrt(part)))) for side, part in ((height, area / aspect), (width, area * aspect))
+    )
+    top, left = int(choice.top * (height - rows + 1)), int(choice.left * (width - columns + 1))
+    box = (left, top, left + columns, top + rows)
+    part: Any = image.crop(box) if not hasattr(image, "shape") else image[top : top + rows, left : left + columns]
+    return to_array(resize_square(part, crop))
 
 
 def mirror(images: Tensor, chosen: Tensor) -> Tensor:
