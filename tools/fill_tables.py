@@ -241,6 +241,26 @@ def networks(machine: str) -> str:
     return markdown_table(head, cells) + measured(rows)
 
 
+def plain(machine: str) -> str:
+    """A training step of plain layers and of a VGG-11, against torch's best form."""
+    rows = read_csv(RESULTS / f"plain-{machine}.csv")
+    head = ("layer or network", "torch, ms", "ours, ms", "speed-up (quartiles)", "torch's best form")
+    cells = [[row[name] for name in ("name", "torch_ms", "ms", "speedup", "torch_form")] for row in rows]
+    return f"{markdown_table(head, cells)}\nMeasured at commit {rows[0]['commit'][:7]}.\n"
+
+
+def grid(machine: str) -> str:
+    """What `auto` loses and wins over a grid of pairs and plain layers, in one table line each."""
+    head = ("kind", "geometries", "slowest `auto`", "median", "fastest", "below 0.95 of torch")
+    rows = read_csv(RESULTS / f"grid-{machine}.csv")
+    cells = []
+    for kind in dict.fromkeys(row["kind"] for row in rows):
+        speeds = sorted(float(row["auto"]) for row in rows if row["kind"] == kind)
+        figures = (f"{speed:.2f}x" for speed in (speeds[0], statistics.median(speeds), speeds[-1]))
+        cells.append([kind, str(len(speeds)), *figures, str(sum(speed < 0.95 for speed in speeds))])
+    return f"{markdown_table(head, cells)}\nMeasured at commit {rows[0]['commit'][:7]}.\n"
+
+
 def result(name: str) -> str:
     """A table of results/ without its list of single runs."""
     summary = (RESULTS / name / "table.md").read_text().partition("\n<details>")[0]
@@ -383,6 +403,8 @@ FIGURES: dict[str, Callable[..., str]] = {
     "layers": layers,
     "pairs": pairs,
     "networks": networks,
+    "plain": plain,
+    "grid": grid,
     "result": result,
     "claims": claims,
     "small-images": small_images,
