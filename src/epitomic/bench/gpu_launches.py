@@ -108,7 +108,7 @@ def plan(layer: Layer, algorithm: str, precision: str) -> list[Planned]:
     geometry = layer.geometry
     outputs = layer.weight[0] * (geometry.outputs[0] * geometry.outputs[1] if isinstance(geometry, Geometry) else 1)
     x, weight, bias = tensor(*layer.x), tensor(*layer.weight), tensor(outputs)
-    with mock.patch.object(fused, "run", note), _tf32(tf32), torch.enable_grad():
+    with mock.patch.object(fused, "run", note), allow_tf32(tf32), torch.enable_grad():
         last = x.to(memory_format=torch.channels_last)
         if isinstance(geometry, Geometry):
             y, _ = compute.epitomic(algorithm, last, weight, bias, geometry, layer.normalize, 0.01)
@@ -120,7 +120,8 @@ def plan(layer: Layer, algorithm: str, precision: str) -> list[Planned]:
 
 
 @contextlib.contextmanager
-def _tf32(allowed: bool) -> Iterator[None]:
+def allow_tf32(allowed: bool) -> Iterator[None]:
+    """Multiplies float32 in TF32, or strictly, inside the block."""
     before = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = allowed
     try:

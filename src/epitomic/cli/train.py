@@ -76,6 +76,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="threads of a process; runs with the same N repeat to the bit (default: torch's own choice)",
     )
     how.add_argument(
+        "--sync-batch-norm",
+        choices=("auto", "on", "off"),
+        default="auto",
+        help="normalise batches over all processes; auto is on with CUDA and ROCm, which alone can do it",
+    )
+    how.add_argument(
         "--benchmark",
         action="store_true",
         help="time the algorithms of each layer at its first call and take the fastest (default: a rule decides)",
@@ -209,6 +215,7 @@ def _settings(args: argparse.Namespace) -> Settings:
         nodes=int(os.environ["GROUP_WORLD_SIZE"]) if torchrun else 1,
         workers=default_workers() if args.workers is None else args.workers,
         save_every=args.save_every,
+        sync_batch_norm=args.sync_batch_norm,
         benchmark=args.benchmark,
         test=not args.no_test,
         quiet=args.quiet,
@@ -234,6 +241,8 @@ def _report(args: argparse.Namespace, folder: RunFolder, images: int) -> None:
 def _resume_command(args: argparse.Namespace, folder: RunFolder) -> str:
     threads = ("--threads", str(args.threads)) if args.threads else ()  # another number may change the last bits
     flags = [f"--{name}" for name in ("benchmark", "no-test") if getattr(args, name.replace("-", "_"))]
+    if args.sync_batch_norm != "auto":
+        flags += ["--sync-batch-norm", args.sync_batch_norm]
     return _command(args, "train", "--resume", "--out", str(folder.folder), *threads, *given_devices(args), *flags)
 
 

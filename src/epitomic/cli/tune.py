@@ -23,12 +23,12 @@ from epitomic.models import create_model, list_models
 from epitomic.ops.choice import ALGORITHMS
 from epitomic.ops.tuning_file import tuning_path
 from epitomic.support.console import Progress, text_table
-from epitomic.support.devices import describe_device, open_device
+from epitomic.support.devices import allow_tf32, describe_device, open_device
 from epitomic.support.errors import UserError
 from epitomic.support.options import whole
 from epitomic.training.run_folder import open_run
 
-PRECISIONS = ("32-true", "bf16-mixed")
+PRECISIONS = ("32-true", "tf32", "bf16-mixed")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -58,6 +58,7 @@ def run(args: argparse.Namespace) -> int:
     torch.set_num_threads(args.threads)
     device = open_device(args.device)
     model, batch_size, precision = _open(args)
+    allow_tf32(device, precision)
     layers = tunable(model)
     if not layers:
         raise UserError(f"{args.network} has no layer that chooses its algorithm")

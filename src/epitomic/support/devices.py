@@ -61,3 +61,9 @@ def describe_device(device: torch.device, asked: str, processes: int = 1) -> str
     if asked == "auto" and device.type == "cpu":
         text += " (no CUDA or ROCm device found)"
     return text
+
+
+def allow_tf32(device: torch.device, precision: str) -> None:
+    """Lets a CUDA or ROCm device multiply float32 in TF32 if ``precision`` is ``"tf32"``, and forbids it otherwise."""
+    if device.type == "cuda":
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"

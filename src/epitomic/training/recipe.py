@@ -139,4 +139,6 @@ class Recipe:
         "best", "epoch whose weights are kept, best by validation error or last", choices=("best", "last")
     )
     seed: int = option(0, "seed of everything random", at_least=0, below=2**63)
-    precision: str = option("32-true", "precision of the arithmetic", choices=("32-true", "64-true", "bf16-mixed"))
+    precision: str = option(
+        "32-true", "precision of the arithmetic", choices=("32-true", "tf32", "64-true", "bf16-mixed")
+    )

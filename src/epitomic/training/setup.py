@@ -29,6 +29,7 @@ class Settings:
         nodes: Number of machines.
         workers: Number of worker processes with which each process reads photographs.
         save_every: Seconds between two checkpoints within an epoch.
+        sync_batch_norm: Whether batches are normalised over all processes: ``"auto"`` (on CUDA), ``"on"``, ``"off"``.
         benchmark: Whether to time the algorithms at the first call of a shape, besides ``epitomic.benchmark``.
         test: Whether to use the test images at the end; False while you try out settings.
         quiet: Show nothing.
@@ -40,6 +41,7 @@ class Settings:
     nodes: int = 1
     workers: int = 1
     save_every: float = 60.0
+    sync_batch_norm: str = "auto"
     benchmark: bool = False
     test: bool = True
     quiet: bool = False

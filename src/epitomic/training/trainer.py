@@ -33,7 +33,7 @@ from epitomic.training import checkpoint
 from epitomic.training.averaging import WeightAverage
 from epitomic.training.optimizer import create_optimizer
 from epitomic.training.pace import Pace
-from epitomic.training.parallel import create_fabric, share_statistics, sum_over_processes
+from epitomic.training.parallel import create_fabric, normalize_together, share_statistics, sum_over_processes
 from epitomic.training.progress import TrainingProgress
 from epitomic.training.recipe import Recipe
 from epitomic.training.run_folder import TENSORBOARD, RunFolder
@@ -66,7 +66,9 @@ class Trainer:
         self.part = Part(self.fabric.global_rank, self.fabric.world_size, recipe.accumulate, self.fabric.device)
 
         self.dtype = torch.float64 if recipe.precision == "64-true" else torch.float32
-        self.model = self._create_model().to(self.fabric.device, self.dtype)
+        self.model = normalize_together(
+            self._create_model(), settings.sync_batch_norm, self.fabric.device, self.fabric.world_size
+        ).to(self.fabric.device, self.dtype)
         self.average = WeightAverage(self.model, recipe.ema) if recipe.ema else None
         self.optimizer = create_optimizer(self.model, recipe.optimizer, recipe.start)
         self.rate = LearningRate(recipe.schedule, recipe.optimizer.lr, len(self.feed), recipe.epochs, recipe.steps)

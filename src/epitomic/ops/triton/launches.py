@@ -159,7 +159,7 @@ def input_launch(sizes: Sizes, *, wide: bool = False) -> Launch:
 def weight_launch(sizes: Sizes, *, wide: bool = False) -> Launch:
     """The launch of `fused_kernels.weight_gradient`. Its third axis has the slices of the patches."""
     columns = sizes.weight[1] * sizes.channels
-    m, n, k, warps, stages = _tiles(sizes, sizes.outputs, columns, sizes.patches)
+    m, n, k, warps, stages = _tiles(sizes, sizes.outputs, columns, sizes.patches, _weight_columns(sizes))
     tiles = sizes.weight[0] * _cdiv(columns, n), _cdiv(sizes.outputs, m)
     size, slices = _slices(sizes.patches, k, math.prod(tiles))
     numbers = _shape(sizes) | {"K": sizes.outputs, "SLICE": size}
@@ -274,6 +274,23 @@ def _tile(size: int, largest: int) -> int:
     """Returns the side of a tile, a power of two, that covers ``size`` at the least cost."""
     sides = [side for side in SLOWDOWN if side <= largest]
     return min(sides, key=lambda side: _cdiv(size, side) * side * SLOWDOWN[side])
+
+
+def _weight_columns(sizes: Sizes) -> int:
+    """Returns the width of a tile that computes the weights' gradient at the least cost.
+
+    A tile takes all positions that reach any of its columns. So a wide one multiplies more zeros at the borders.
+    """
+    (_, taps), (_, pool), (_, slides), columns = sizes.taps, sizes.pool, sizes.slides, sizes.weight[1] * sizes.channels
+
+    def cost(side: int) -> float:
+        positions = 0
+        for start in range(0, columns, side):
+            first, last = start // sizes.channels, (min(start + side, columns) - 1) // sizes.channels
+            positions += pool if slides else min(pool, last + 1) - max(0, first - taps + 1)
+        return positions * side * SLOWDOWN[side]
+
+    return min(SLOWDOWN, key=cost)
 
 
 def _slices(patches: int, block: int, programs: int) -> tuple[int, int]:
