@@ -26,6 +26,7 @@ def test_random_layers_agree_with_the_reference() -> None:
     assert interpret("interpreted", "0", "30").startswith("30 layers")
 
 
+@pytest.mark.long
 def test_bytes_and_operations_are_those_of_the_interpreter() -> None:
     assert interpret("counted") == "3 shapes, 9 kernels\n"
 
