@@ -159,7 +159,7 @@ def input_launch(sizes: Sizes, *, wide: bool = False) -> Launch:
 def weight_launch(sizes: Sizes, *, wide: bool = False) -> Launch:
     """The launch of `fused_kernels.weight_gradient`. Its third axis has the slices of the patches."""
     columns = sizes.weight[1] * sizes.channels
-    m, n, k, warps, stages = _tiles(sizes, sizes.outputs, columns, sizes.patches, _weight_columns(sizes))
+    m, n, k, warps, stages = _tiles(sizes, sizes.outputs, columns, sizes.patches, max(32, _weight_columns(sizes)))
     tiles = sizes.weight[0] * _cdiv(columns, n), _cdiv(sizes.outputs, m)
     size, slices = _slices(sizes.patches, k, math.prod(tiles))
     numbers = _shape(sizes) | {"K": sizes.outputs, "SLICE": size}
