@@ -18,7 +18,7 @@ from epitomic.evaluation import score
 from epitomic.models import create_model, from_pretrained, save_pretrained
 from epitomic.support.options import to_dict
 from epitomic.training.recipes import get_recipe
-from epitomic.training.run_folder import COLUMNS
+from epitomic.training.run_schema import COLUMNS
 
 MakeRun = Callable[..., Path]
 

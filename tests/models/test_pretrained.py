@@ -20,6 +20,7 @@ from epitomic.evaluation import score
 from epitomic.models import create_model, from_pretrained, list_pretrained, save_pretrained
 from epitomic.models.pretrained import SHIPPED
 from epitomic.support.errors import UserError
+from epitomic.support.files import SEAL
 from tests.fuzzing import VARIANTS, mutate
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -124,3 +125,15 @@ def test_fuzzed_configurations(variants: int, tmp_path: Path) -> None:
         path.write_bytes(mutate(good, rng))
         with contextlib.suppress(UserError):
             from_pretrained(tmp_path)
+
+
+def test_another_number_of_classes_in_the_configuration_is_refused(tmp_path: Path) -> None:
+    """Before, the last layer silently kept random weights."""
+    save_pretrained(create_model("epitomic_small", **SMALL), tmp_path)  # type: ignore[arg-type]
+    path = tmp_path / "config.json"
+    config = {key: value for key, value in json.loads(path.read_text()).items() if key != SEAL}
+    path.write_text(json.dumps({**config, "num_classes": 7}))
+    for load in (from_pretrained, lambda folder: create_model("epitomic_small", pretrained=folder)):
+        with pytest.raises(UserError, match=r"has weights for \d+ classes, but .*config\.json says 7"):
+            load(tmp_path)
+    assert create_model("epitomic_small", pretrained=tmp_path, num_classes=7).config["num_classes"] == 7  # type: ignore[index]

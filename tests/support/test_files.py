@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from epitomic.support.files import write_atomically, write_text
+from epitomic.support.files import read_sealed, write_atomically, write_sealed, write_text
 from epitomic.support.tensorfile import save_tensors
 
 
@@ -32,3 +32,9 @@ def test_files_are_for_whom_the_umask_lets(tmp_path: Path, umask: int, mode: int
     finally:
         os.umask(before)
     assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {mode}
+
+
+def test_bytes_of_a_name_that_is_not_utf8_survive_json(tmp_path: Path) -> None:
+    name = os.fsdecode(b"caf\xe9.jpg")
+    write_sealed(tmp_path / "x.json", {name: "bad"})
+    assert read_sealed(tmp_path / "x.json") == {name: "bad"}

@@ -3,6 +3,8 @@ from __future__ import annotations
 import errno
 import os
 import pickle
+import re
+import shutil
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -10,6 +12,7 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from epitomic.models import create_model
 from epitomic.support import tensorfile
@@ -20,6 +23,7 @@ from epitomic.training.checkpoint import Checkpoints
 from epitomic.training.optimizer import create_optimizer
 from epitomic.training.recipe import Optimizer
 from tests.fuzzing import VARIANTS, mutate
+from tests.training.conftest import run
 
 TENSORS = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.tensor(3), "c": torch.empty(0, 2)}
 
@@ -152,3 +156,93 @@ def test_fuzzed_files_load_right_or_not_at_all(variants: int, tmp_path: Path) ->
         assert state == {"step": 3}
         assert all(torch.equal(tensors[k], TENSORS[k]) for k in TENSORS)
     assert refused > 0.8 * variants
+
+
+def set_entry(*path: Any, to: Any) -> Any:
+    def change(tensors: dict[str, torch.Tensor], state: dict[str, Any]) -> None:
+        place: Any = state
+        for key in path[:-1]:
+            place = place[key]
+        place[path[-1]] = to
+
+    return change
+
+
+def drop_entry(*path: Any) -> Any:
+    def change(tensors: dict[str, torch.Tensor], state: dict[str, Any]) -> None:
+        place: Any = state
+        for key in path[:-1]:
+            place = place[key]
+        del place[path[-1]]
+
+    return change
+
+
+def drop_tensors(prefix: str) -> Any:
+    def change(tensors: dict[str, torch.Tensor], state: dict[str, Any]) -> None:
+        for name in [name for name in tensors if name.startswith(prefix)]:
+            del tensors[name]
+
+    return change
+
+
+def whole_weight(tensors: dict[str, torch.Tensor], state: dict[str, Any]) -> None:
+    tensors["model.out.weight"] = tensors["model.out.weight"].long()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (drop_tensors("optimizer."), "no tensor 'optimizer.0.momentum_buffer'"),
+        (drop_tensors("optimizer.1."), "no tensor 'optimizer.1.momentum_buffer'"),
+        (drop_tensors("model.out"), "no tensor 'out.bias'"),
+        (whole_weight, "holds int64"),
+        (set_entry("state", "batch", to=10**6), "batch 1000000 of a run of 3 epochs of 39 batches"),
+        (set_entry("state", "epoch", to=9), "at epoch 9"),
+        (set_entry("state", "batch", to=-1), "'batch' must be a whole number"),
+        (set_entry("state", "batch", to=1.5), "'batch' must be a whole number"),
+        (set_entry("state", "rows", to=[]), "it has 0 rows of metrics for 3 epochs"),
+        (set_entry("state", "rows", 0, to=[0, 1]), "row 0 has 2 values"),
+        (set_entry("state", "rows", 1, 4, to="x"), "row 1: its train_error cannot be 'x'"),
+        (set_entry("state", "rows", 1, 0, to=7), "row 1: its epoch must be 1"),
+        (set_entry("state", "rows", to={}), "'rows' must be lists"),
+        (set_entry("state", "best_epoch", to=3), "best epoch cannot be 3 of 3"),
+        (set_entry("state", "best_error", to=None), "best epoch cannot be"),
+        (set_entry("state", "seconds", to=None), "'seconds' must be a number of seconds"),
+        (set_entry("state", "loss", to=float("inf")), "'loss' must be a finite number"),
+        (set_entry("state", "surprise", to=1), "its state must have epoch, batch"),
+        (drop_entry("state", "images"), "its state must have epoch, batch"),
+        (drop_entry("state"), "its state must have epoch, batch"),
+        (set_entry("state", to=[]), "its state must have epoch, batch"),
+        (drop_entry("rate"), "'rate' must be an object, got None"),
+        (set_entry("rate", "drops", to="none"), "'drops' must be a whole number"),
+        (drop_entry("rate", "best"), "rate has no entry 'best'"),
+        (drop_entry("recipe"), "does not hold settings"),
+        (set_entry("recipe", "epochs", to="x"), "epochs"),
+        (drop_entry("images"), "made with other images"),
+    ],
+)
+def test_unsound_checkpoints_are_refused_in_one_line(change: Any, message: str, straight: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    shutil.copytree(straight, out)
+    (out / "results.json").unlink()
+    newest = Checkpoints(out / "checkpoints").files()[-1]
+    tensors, state = load_tensors(newest)
+    change(tensors, state)
+    save_tensors(newest, tensors, state)
+    finished = run(out, "--resume")
+    assert finished.returncode == 2
+    told = finished.stderr.splitlines()
+    assert len(told) == 1, finished.stderr
+    assert re.search(message, told[0]), told
+    assert newest.name in told[0]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "5", "{", '{"a": ' * 100_000])
+def test_a_state_that_is_no_object(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    metadata = {tensorfile.KEY: f"{tensorfile._digest(TENSORS, text)} {text}"}
+    save_file(TENSORS, path, metadata)
+    with pytest.raises(tensorfile.DamagedFileError, match=r"x is damaged: its state is"):
+        load_tensors(path)

@@ -25,7 +25,7 @@ def test_plateau_divides_when_validation_stops_improving() -> None:
         assert not rate.finished
         rates.append(rate.at(0))
         again = LearningRate(rate.config, 0.01, 1, 99)
-        again.restore(rate.state())
+        again.restore(rate.state(), "checkpoint")
         assert again.state() == rate.state()
         rate.end_epoch(error)
     assert rates == pytest.approx([0.01] * 4 + [0.001] * 3 + [0.0001] * 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import re
 import sys
 from collections.abc import Sequence
@@ -73,6 +74,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Without ``argv``, the command is this process's own, and a training that used several processes ends the process.
     """
+    if argv is None and isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="surrogateescape")  # names of files need not be UTF-8
     args = list(sys.argv[1:] if argv is None else argv)
     clock.begin(process=argv is None)
     if argv is None and args and args[0] in LONG and not {"--quiet", "--help", "-h"} & {*args}:

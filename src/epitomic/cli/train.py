@@ -86,6 +86,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="time the algorithms of each layer at its first call and take the fastest (default: a rule decides)",
     )
+    how.add_argument(
+        "--wait",
+        type=float,
+        default=600.0,
+        metavar="SECONDS",
+        help="longest wait for another process of the training; then the command ends",
+    )
     how.add_argument("--save-every", type=float, default=60.0, metavar="SECONDS", help="time between two checkpoints")
     how.add_argument(
         "--no-test", action="store_true", help="do not use the test images and write no report, to try out settings"
@@ -99,22 +106,31 @@ def run(args: argparse.Namespace) -> int:
     """Trains and tests a network, and says where the files are."""
     if args.recipe is None and not (args.resume and args.out):
         raise UserError(f"which recipe? Name one of {', '.join(RECIPES)}, or continue a run with --resume --out DIR")
+    if not 0 < args.wait <= 1e6:
+        raise UserError(f"--wait must be above 0 and at most a million seconds, got {args.wait:g}")
     if not args.save_every >= 0:
         raise UserError(f"--save-every must be at least 0 seconds, got {args.save_every:g}")
     rank = int(os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")))
     own = args.recipe is not None and args.recipe not in RECIPES and is_own(args.recipe)
     folder = RunFolder(args.out or f"runs/{own_name(args.recipe) if own else args.recipe}", args.data_dir)
-    if own and not (args.resume and folder.exists()):
-        if rank == 0:
-            folder.check_new()
+    begun = args.resume and folder.exists()
+    if args.minutes is not None and (begun or not own):
+        raise UserError("--minutes is for a new run on images of your own, such as `epitomic train pictures/`")
+    if rank == 0 and not begun:
+        folder.check_new()
+    fitted: Fitted | None = None
+    if own and not begun:
         recipe, fitted = _own_recipe(args, quiet=args.quiet or rank != 0)
     else:
-        if args.minutes is not None:
-            raise UserError("--minutes is for a new run on images of your own, such as `epitomic train pictures/`")
-        recipe, fitted = _recipe(args, folder, own), None
-    if rank == 0:  # the other processes may come when the first one has begun to write
+        recipe = _recipe(args, folder, own)
+    if rank != 0:  # the first process checks and locks the folder; it may have begun to write
+        return _train(args, recipe, folder, rank, fitted)
+    with folder.writing() as lock:
+        if lock.problem:
+            hint = f"{folder.folder} cannot be locked ({lock.problem})"
+            print(f"epitomic: {hint}: see that no other training uses it", file=sys.stderr)
         _check_folder(args, recipe, folder)
-    return _train(args, recipe, folder, rank, fitted)
+        return _train(args, recipe, folder, rank, fitted)
 
 
 def _recipe(args: argparse.Namespace, folder: RunFolder, own: bool) -> Recipe:
@@ -178,6 +194,7 @@ def _check_folder(args: argparse.Namespace, recipe: Recipe, folder: RunFolder) -
 
 def _train(args: argparse.Namespace, recipe: Recipe, folder: RunFolder, rank: int, fitted: Fitted | None) -> int:
     from epitomic.training.experiment import summarize, train
+    from epitomic.training.parallel import LostProcessError, lost_processes_named
     from epitomic.training.signals import Stopped
 
     logging.getLogger("lightning_fabric").setLevel(logging.ERROR)
@@ -185,14 +202,18 @@ def _train(args: argparse.Namespace, recipe: Recipe, folder: RunFolder, rank: in
     if args.threads:
         torch.set_num_threads(args.threads)
     try:
-        results = train(recipe, folder, _settings(args), fitted.feed if fitted else None)
+        with lost_processes_named(settings := _settings(args)):
+            results = train(recipe, folder, settings, fitted.feed if fitted else None)
     except Stopped as stopped:
         if rank == 0:
             print(f"stopped; saved as {stopped}\ncontinue with: {_resume_command(args, folder)}", file=sys.stderr)
         return 128 + stopped.number
     except UserError as error:
+        if isinstance(error, LostProcessError):
+            launcher = "torchrun [its options] -m " if "TORCHELASTIC_RUN_ID" in os.environ else ""
+            error = UserError(f"{error}; continue with: {launcher}{_resume_command(args, folder)}")
         if rank == 0:
-            raise
+            raise error from None
         # Before the processes are connected, all of a machine meet the same error, and the first one tells it.
         if torch.distributed.is_initialized() or os.environ.get("LOCAL_RANK") == "0":
             print(f"epitomic: process {rank}: {error}", file=sys.stderr)
@@ -214,6 +235,7 @@ def _settings(args: argparse.Namespace) -> Settings:
         devices=int(os.environ["LOCAL_WORLD_SIZE"]) if torchrun else args.devices or 1,
         nodes=int(os.environ["GROUP_WORLD_SIZE"]) if torchrun else 1,
         workers=default_workers() if args.workers is None else args.workers,
+        wait=args.wait,
         save_every=args.save_every,
         sync_batch_norm=args.sync_batch_norm,
         benchmark=args.benchmark,

@@ -22,7 +22,7 @@ from epitomic.cli.output import output_folder
 from epitomic.cli.shared_options import RUN_HELP
 from epitomic.support.console import Progress, tell_part
 from epitomic.support.errors import UserError, unknown
-from epitomic.support.files import read_json, write_json, write_text
+from epitomic.support.files import read_sealed, write_sealed, write_text
 from epitomic.support.machine import gather_facts
 from epitomic.support.options import whole
 
@@ -60,6 +60,7 @@ def run(args: argparse.Namespace) -> int:
     from epitomic.analysis.transfer import KERNELS
     from epitomic.reproduction.transfer_table import transfer_table
     from epitomic.training.run_folder import TRANSFER
+    from epitomic.training.run_schema import check_transfer
 
     if args.kernel not in (*KERNELS, *SEVERAL):
         raise unknown("--kernel", args.kernel, (*KERNELS, *SEVERAL))
@@ -73,15 +74,15 @@ def run(args: argparse.Namespace) -> int:
     facts = gather_facts()
     for folder in args.runs:
         path = output_folder(folder) / TRANSFER
-        results = read_json(path) if path.is_file() else {}
+        results = check_transfer(read_sealed(path), path) if path.is_file() else {}
         for kind in args.features:
             for entry in _measure(folder, kind, args):
                 key = f"{entry['data']} {kind} {entry['kernel']} {args.train_per_class}"
                 results[key] = {**entry, "facts": facts}
-            write_json(path, results)
+            write_sealed(path, results)
         if args.out:
             kept = Path(args.out) / f"{_name(folder)}.json"
-            write_json(kept, {key: entry for key, entry in results.items() if entry["data"] == _data(args)})
+            write_sealed(kept, {key: entry for key, entry in results.items() if entry["data"] == _data(args)})
             write_text(kept.parent / "table.md", transfer_table(kept.parent))
     return 0
 

@@ -61,7 +61,7 @@ def create_model(
     if stored != name:
         raise UserError(f"{folder} has weights of {stored!r}, not of {name!r}")
     model = build_model(name, {**trained_with, **options})
-    load_weights(model, folder)
+    load_weights(model, folder, new_classes=num_classes is not None)
     return model
 
 

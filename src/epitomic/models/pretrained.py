@@ -14,7 +14,7 @@ from epitomic.models.hub import PREFIX, download, repository_of
 from epitomic.models.preprocessing import Preprocessing, PretrainedConfig
 from epitomic.models.registry import build_model, model_options
 from epitomic.support.errors import UserError
-from epitomic.support.files import read_json, write_json
+from epitomic.support.files import read_sealed, write_sealed
 from epitomic.support.tensorfile import load_tensors, save_tensors
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -68,13 +68,13 @@ def save_pretrained(model: nn.Module, folder: str | Path, **extra: Any) -> None:
     if not isinstance(config, dict):
         raise UserError(f"save_pretrained needs a network that create_model made, got a {type(model).__name__}")
     save_tensors(Path(folder) / WEIGHTS, dict(model.state_dict()), {"config": config})
-    write_json(Path(folder) / CONFIG, {"library": "epitomic", **config, **extra})
+    write_sealed(Path(folder) / CONFIG, {"library": "epitomic", **config, **extra})
 
 
 def describe_pretrained(folder: str | Path, **extra: Any) -> None:
     """Changes entries of ``config.json`` that `save_pretrained` wrote, and leaves the weights alone."""
     path = Path(folder) / CONFIG
-    write_json(path, {**read_json(path), **extra})
+    write_sealed(path, {**read_sealed(path), **extra})
 
 
 def from_pretrained(name: str | Path, *, revision: str | None = None) -> nn.Module:
@@ -101,7 +101,7 @@ def from_pretrained(name: str | Path, *, revision: str | None = None) -> nn.Modu
 def read_config(folder: Path) -> tuple[str, dict[str, Any]]:
     """Reads the name and the options of a network from its folder."""
     path = folder / CONFIG
-    config = read_json(path)
+    config = read_sealed(path)
     name = config.get("model")
     if not isinstance(name, str):
         other = config.get("architectures") or config.get("architecture")  # entries of transformers and of timm
@@ -111,22 +111,39 @@ def read_config(folder: Path) -> tuple[str, dict[str, Any]]:
     return name, {key: value for key, value in config.items() if key in known}
 
 
-def load_weights(model: nn.Module, folder: str | Path, *, new_head: bool = False) -> None:
+def load_weights(
+    model: nn.Module, folder: str | Path, *, new_head: bool = False, new_classes: bool = False
+) -> None:
     """Loads the weights in ``folder`` into ``model``.
 
-    If the folder's softmax layer has another number of classes, or with ``new_head``, the model keeps its own. The
-    model's attribute ``pretrained_cfg`` becomes the content of ``config.json``, with types (`PretrainedConfig`), and
-    ``preprocess`` turns images into input (`Preprocessing`).
+    The model's attribute ``pretrained_cfg`` becomes the content of ``config.json``, with types (`PretrainedConfig`),
+    and ``preprocess`` turns images into input (`Preprocessing`).
+
+    Args:
+        model: The network.
+        folder: Folder with the weights.
+        new_head: Whether the model keeps its own softmax layer.
+        new_classes: Whether it keeps that if the one of the weights has another number of classes.
+
+    Raises:
+        UserError: If the weights do not fit the model.
     """
     path = Path(folder) / WEIGHTS
     tensors, _ = load_tensors(path, need_digest=False)
     own = model.state_dict()
     head = tensors.get("out.weight")
-    if head is not None and head.dim() == 2 and (new_head or len(head) != len(own["out.weight"])):
+    others = head is not None and head.dim() == 2 and len(head) != len(own["out.weight"])
+    if others and not (new_head or new_classes):
+        config_path, said = Path(folder) / CONFIG, len(own["out.weight"])
+        raise UserError(
+            f"{path} has weights for {len(head)} classes, but {config_path} says {said}: "
+            "to begin a new last layer, use create_model with pretrained and num_classes"
+        )
+    if head is not None and (others or new_head):
         tensors.update({name: tensor for name, tensor in own.items() if name.startswith("out.")})
     load_state(model, tensors, path)
     config: Any = model.config  # the options that it was built with
-    model.pretrained_cfg = PretrainedConfig.read(read_json(Path(folder) / CONFIG), config)  # type: ignore[assignment]
+    model.pretrained_cfg = PretrainedConfig.read(read_sealed(Path(folder) / CONFIG), config)  # type: ignore[assignment]
     model.preprocess = Preprocessing(model.pretrained_cfg)  # type: ignore[assignment, arg-type]
 
 
@@ -141,4 +158,7 @@ def load_state(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> None
         if own[name].shape != tensors[name].shape:
             got, fits = tuple(tensors[name].shape), tuple(own[name].shape)
             raise UserError(f"{path} is of another network: its {name!r} has shape {got}, this one's {fits}")
+        if own[name].is_floating_point() != tensors[name].is_floating_point():
+            kind, kinds = (str(t.dtype).removeprefix("torch.") for t in (tensors[name], own[name]))
+            raise UserError(f"{path} is of another network: its {name!r} holds {kind}, this one's {kinds}")
     model.load_state_dict(tensors)

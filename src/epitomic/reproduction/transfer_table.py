@@ -7,15 +7,16 @@ from typing import Any
 
 from epitomic.analysis.transfer import KERNELS
 from epitomic.support.console import markdown_table
-from epitomic.support.files import read_json
+from epitomic.support.files import read_sealed
 from epitomic.support.machine import describe_facts, short_commit
+from epitomic.training.run_schema import check_transfer
 
 HEAD = ("features", "network", "numbers per image")
 
 
 def transfer_table(folder: Path) -> str:
     """Returns the table of all runs in a folder: a row for each kind of features, a column for each kernel."""
-    kept = {path.stem: read_json(path) for path in sorted(folder.glob("*.json"))}
+    kept = {path.stem: check_transfer(read_sealed(path), path) for path in sorted(folder.glob("*.json"))}
     entries = [(run, entry) for run, results in kept.items() for entry in results.values()]
     splits = sorted({len(entry["accuracies"]) for _, entry in entries})
     text = (

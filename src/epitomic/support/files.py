@@ -48,8 +48,13 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes text by `write_atomically`."""
-    write_atomically(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    """Writes text by `write_atomically`.
+
+    Half a surrogate pair, which stands for a byte of a file name that is not UTF-8, becomes an escape. JSON reads it
+    back.
+    """
+    contents = text.encode(errors="backslashreplace")
+    write_atomically(path, lambda temporary: temporary.write_bytes(contents))
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -96,15 +101,32 @@ def check_seal(path: Path, value: dict[str, Any]) -> dict[str, Any]:
     entries = {key: entry for key, entry in value.items() if key != SEAL}
     try:
         same = value.get(SEAL) == _seal(entries)
-    except (ValueError, RecursionError):  # such as half a surrogate pair
+    except (ValueError, RecursionError):
         same = False
     if not same:
         raise UserError(f"{path} is damaged: its contents do not match their SHA-256")
     return entries
 
 
+def read_sealed(path: Path) -> dict[str, Any]:
+    """Reads a JSON object that `write_sealed` wrote, without its seal. Files of older versions have none.
+
+    Raises:
+        UserError: If the file is missing, is no JSON object, or was changed since it was written.
+    """
+    value = read_json(path)
+    if SEAL not in value:
+        return value
+    try:
+        return check_seal(path, value)
+    except UserError as error:
+        raise UserError(f'{error}; if you changed it on purpose, remove its entry "{SEAL}"') from None
+
+
 def _seal(value: dict[str, Any]) -> str:
-    return sha256(json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode())
+    return sha256(
+        json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode(errors="backslashreplace")
+    )
 
 
 def sha256(contents: bytes) -> str:

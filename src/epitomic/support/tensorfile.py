@@ -62,7 +62,13 @@ def load_tensors(path: Path, *, need_digest: bool = True) -> tuple[dict[str, Ten
     digest, _, text = metadata.get(KEY, "").partition(" ")
     if digest != _digest(tensors, text):
         raise DamagedFileError(f"{path} is damaged: its contents do not match its checksum")
-    return tensors, json.loads(text)
+    try:
+        state = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DamagedFileError(f"{path} is damaged: its state is not JSON: {error}") from None
+    if not isinstance(state, dict):
+        raise DamagedFileError(f"{path} is damaged: its state is {type(state).__name__}, not an object")
+    return tensors, state
 
 
 def _need_safetensors() -> None:

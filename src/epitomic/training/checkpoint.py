@@ -17,6 +17,7 @@ from epitomic.training.averaging import WeightAverage
 
 SUFFIX = ".safetensors"
 KEEP = 2  # checkpoints
+MOMENTUM = "momentum_buffer"  # torch's name
 FORMAT = 1  # version of the contents; other versions are refused
 
 
@@ -113,6 +114,10 @@ def restore(
         if not index.isdecimal() or int(index) >= len(parameters) or parameters[int(index)].shape != tensor.shape:
             raise UserError(f"{path} is of another network: its 'optimizer.{name}' fits no parameter")
         entries.setdefault(int(index), {})[key] = tensor
+    momenta = (group["momentum"] > 0 for group in optimizer.param_groups for _ in group["params"])
+    for number, (parameter, moves) in enumerate(zip(parameters, momenta, strict=True)):
+        if moves and parameter.requires_grad and MOMENTUM not in entries.get(number, {}):
+            raise UserError(f"{path} is unsound: it has no tensor 'optimizer.{number}.{MOMENTUM}'")
     state = optimizer.state_dict()
     optimizer.load_state_dict({"state": entries, "param_groups": state["param_groups"]})
 

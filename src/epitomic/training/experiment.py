@@ -13,7 +13,7 @@ from epitomic.models.counting import learned
 from epitomic.models.pretrained import SHIPPED, describe_pretrained
 from epitomic.support.console import Progress, percent
 from epitomic.support.files import write_json
-from epitomic.training.parallel import create_fabric
+from epitomic.training.parallel import connect, create_fabric
 from epitomic.training.recipe import Recipe
 from epitomic.training.run_folder import EVALUATION, RECIPE, RunFolder
 from epitomic.training.setup import Settings, open_feed
@@ -71,7 +71,7 @@ def _test_finished(recipe: Recipe, run: RunFolder, settings: Settings, known: di
     """Replaces the test figures of a finished run. The recipe is written last, so a test cut off is made again."""
     feed, fabric = open_feed(recipe, settings), create_fabric(recipe, settings)
     run.check_images(run.folder, run.facts.get("images", feed.fingerprint), feed.fingerprint)
-    fabric.launch()
+    connect(fabric, settings)
     if fabric.global_rank != 0:
         return {}
     steps = known["epochs"] * len(feed)

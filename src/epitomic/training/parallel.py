@@ -2,25 +2,58 @@
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
 import torch
 from lightning_fabric import Fabric
+from lightning_fabric.strategies.ddp import DDPStrategy
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from torch import Tensor, nn
+from torch.distributed.distributed_c10d import PrefixStore
+from torch.distributed.rendezvous import rendezvous
 
 from epitomic.support.devices import allow_tf32, resolve_accelerator
 from epitomic.support.errors import UserError
 from epitomic.training.recipe import Recipe
 from epitomic.training.setup import Settings
 
+# How gloo, NCCL and torch's store say that another process has gone or does not answer.
+LOST = re.compile(r"gloo|nccl|connect|socket|broken pipe|clients joined", re.IGNORECASE)
+LATE = re.compile(r"tim(ed|e) ?out", re.IGNORECASE)
+
+
+class LostProcessError(UserError):
+    """Another process of this training has ended or does not answer."""
+
+
+@contextmanager
+def lost_processes_named(settings: Settings) -> Iterator[None]:
+    """Turns what torch raises when it loses another process into `LostProcessError`."""
+    try:
+        yield
+    except (torch.distributed.DistError, RuntimeError) as error:
+        text = str(error)
+        if settings.devices * settings.nodes == 1 or not (LOST.search(text) or LATE.search(text)):
+            raise
+        problem = "another process of this training has ended"
+        if LATE.search(text):
+            problem = f"another process of this training has not answered for {settings.wait:g} seconds (--wait)"
+        raise LostProcessError(problem) from error
+
 
 def create_fabric(recipe: Recipe, settings: Settings) -> Fabric:
     """Returns Lightning Fabric for the devices of the settings; it is not launched yet."""
+    limit = timedelta(seconds=settings.wait)
     try:
         fabric = Fabric(
             accelerator=resolve_accelerator(settings.accelerator),
             devices=settings.devices,
             num_nodes=settings.nodes,
-            strategy="ddp" if settings.devices * settings.nodes > 1 else "auto",
+            strategy=DDPStrategy(timeout=limit) if settings.devices * settings.nodes > 1 else "auto",
             precision="32-true" if recipe.precision == "tf32" else recipe.precision,  # type: ignore[arg-type]
         )
     except (MisconfigurationException, ValueError, RuntimeError) as error:
@@ -47,6 +80,26 @@ def normalize_together(model: nn.Module, wanted: str, device: torch.device, proc
     if wanted == "off" or processes == 1 or device.type != "cuda":
         return model
     return nn.SyncBatchNorm.convert_sync_batchnorm(model)
+
+
+def connect(fabric: Fabric, settings: Settings) -> None:
+    """Starts the processes of Fabric, or joins those that torchrun has started.
+
+    When torchrun starts them again after a loss, its store still has the addresses of the processes before. So each
+    start has its own part of the store.
+    """
+    restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    if restarts != "0" and fabric.world_size > 1:
+        limit = timedelta(seconds=settings.wait)
+        store, rank, size = next(rendezvous("env://", timeout=limit))
+        torch.distributed.init_process_group(
+            "nccl" if fabric.device.type == "cuda" else "gloo",
+            store=PrefixStore(f"restart {restarts}", store),
+            rank=rank,
+            world_size=size,
+            timeout=limit,
+        )
+    fabric.launch()
 
 
 def sum_over_processes(fabric: Fabric, *values: float) -> list[float]:

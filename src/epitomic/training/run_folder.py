@@ -9,6 +9,7 @@
     results.json          figures on the test images; written last, so a run with this file is finished
     checkpoints/          the last two checkpoints, for --resume
     tensorboard/          the metrics for TensorBoard
+    lock                  says who trains here; it is removed when the training ends
     report.html           a page on the run
     learning-curve/       run folders of trainings on a share of the images (`epitomic report --learning-curve`)
     evaluation.json       what `epitomic evaluate` found
@@ -22,7 +23,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -37,11 +39,13 @@ from epitomic.models import from_pretrained
 from epitomic.models.pretrained import CONFIG, WEIGHTS, find_pretrained
 from epitomic.models.whitening import LocalWhitening
 from epitomic.support.errors import UserError
-from epitomic.support.files import TEMPORARY, read_json, write_json, write_text
+from epitomic.support.files import TEMPORARY, read_sealed, sha256, write_sealed, write_text
+from epitomic.support.lock import LOCK, FolderLock, locked
 from epitomic.support.machine import gather_facts, timestamp
 from epitomic.support.options import differences, from_dict, to_dict
 from epitomic.training.checkpoint import Checkpoints
 from epitomic.training.recipe import Recipe
+from epitomic.training.run_schema import COLUMNS, check_config, check_facts, check_results, parse_metrics
 
 RECIPE, FACTS, METRICS, RESULTS = "recipe.json", "run.json", "metrics.csv", "results.json"
 CHOICES = "choices.json"
@@ -50,12 +54,12 @@ EVALUATION, TRANSFER, FEATURES = "evaluation.json", "transfer.json", "features"
 LEARNING_CURVE = "learning-curve"
 
 KEPT = (RECIPE, FACTS, METRICS, RESULTS)  # the small files of a finished run, worth keeping in a repository
-COLUMNS = (
-    *("epoch", "step", "lr", "train_loss", "train_error"),
-    *("val_loss", "val_error", "val_top5_error", "best_epoch"),
-)
+METRICS_SHA256 = "metrics_sha256"  # entry of results.json with the checksum of metrics.csv
 # Facts that are noted anew for each resumed session.
 SESSION = ("command", "commit", "versions", "machine", "processes", "first_step", "started")
+
+
+Check = Callable[[dict[str, Any], Path], dict[str, Any]]
 
 
 class RunFolder:
@@ -73,32 +77,36 @@ class RunFolder:
         self.folder = Path(folder)
         self.data_dir = data_dir
         self.checkpoints = Checkpoints(self.folder / CHECKPOINTS)
+        self._lock: FolderLock | None = None
 
     # Reading
 
     @cached_property
     def recipe(self) -> dict[str, Any]:
         """Every setting of the training, as JSON; empty if the folder holds weights alone."""
-        return self._read(RECIPE) or {}
+        values = self._read(RECIPE) or {}
+        if values:
+            from_dict(Recipe, values, str(self.folder / RECIPE))  # raises an error if it is no recipe
+        return values
 
     def read_recipe(self) -> Recipe:
         """The recipe that the run was begun with."""
-        return from_dict(Recipe, read_json(self.folder / RECIPE), str(self.folder / RECIPE))
+        return from_dict(Recipe, read_sealed(self.folder / RECIPE), str(self.folder / RECIPE))
 
     @cached_property
     def config(self) -> dict[str, Any] | None:
         """The network, its classes and its standardisation; None before the end of the first epoch."""
-        return self._read(CONFIG) if (self.folder / WEIGHTS).is_file() else None
+        return self._read(CONFIG, check_config) if (self.folder / WEIGHTS).is_file() else None
 
     @cached_property
     def facts(self) -> dict[str, Any]:
         """Command, commit, versions and machine."""
-        return self._read(FACTS) or {}
+        return self._read(FACTS, check_facts) or {}
 
     @cached_property
     def results(self) -> dict[str, Any] | None:
         """Figures on the test images; None if the run is not finished."""
-        return self._read(RESULTS)
+        return self._read(RESULTS, check_results)
 
     @cached_property
     def metrics(self) -> list[dict[str, float]]:
@@ -107,13 +115,13 @@ class RunFolder:
         if not path.is_file():
             return []
         try:
-            with path.open(encoding="utf-8", newline="") as file:
-                rows = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
-        except (OSError, ValueError, TypeError, AttributeError) as error:
-            raise UserError(f"cannot read {path}: {error}") from None
-        if any("epoch" not in row for row in rows):
-            raise UserError(f"cannot read {path}: it has no column 'epoch'")
-        return rows
+            contents = path.read_bytes()
+        except OSError as error:
+            raise UserError(f"cannot read {path}: {error.strerror}") from None
+        digest = (self.results or {}).get(METRICS_SHA256)
+        if digest not in (None, sha256(contents)):
+            raise UserError(f"{path} is damaged: its contents do not match their SHA-256 in {self.folder / RESULTS}")
+        return parse_metrics(contents, path)
 
     def read_choices(self) -> dict[str, str]:
         """The algorithms that the run has taken so far, by the shape of the call (`ops.selection`)."""
@@ -122,8 +130,9 @@ class RunFolder:
             raise UserError(f"{self.folder / CHOICES} does not hold algorithms: remove it to choose them anew")
         return choices
 
-    def _read(self, name: str) -> dict[str, Any] | None:
-        return read_json(self.folder / name) if (self.folder / name).is_file() else None
+    def _read(self, name: str, check: Check = lambda values, _: values) -> dict[str, Any] | None:
+        path = self.folder / name
+        return check(read_sealed(path), path) if path.is_file() else None
 
     def exists(self) -> bool:
         """Whether a training has begun here."""
@@ -230,9 +239,23 @@ class RunFolder:
 
     # Writing
 
+    @contextmanager
+    def writing(self) -> Iterator[FolderLock]:
+        """Keeps other trainings out of the folder inside the block; see `support.lock`."""
+        with locked(self.folder) as self._lock:
+            yield self._lock
+        self._lock = None
+
+    def check_there(self) -> None:
+        """Raises an error if the folder was removed or replaced since `writing` began."""
+        if self._lock is not None:
+            self._lock.check()
+
     def check_new(self) -> None:
         """Raises an error unless the folder is free for a new run."""
-        written = not self.folder.is_dir() or any(path.suffix != TEMPORARY for path in self.folder.iterdir())
+        written = not self.folder.is_dir() or any(
+            path.suffix != TEMPORARY and path.name != LOCK for path in self.folder.iterdir()
+        )
         if self.folder.exists() and written:
             hint = "name another folder"
             if self.exists() and not self.finished and not self.checkpoints.files():
@@ -258,7 +281,7 @@ class RunFolder:
 
     def write_recipe(self, recipe: Recipe) -> None:
         """Writes the recipe that the weights and the results belong to."""
-        write_json(self.folder / RECIPE, to_dict(recipe))
+        write_sealed(self.folder / RECIPE, to_dict(recipe))
         self.recipe = to_dict(recipe)
 
     def begin(self, recipe: Recipe, **session: Any) -> None:
@@ -275,10 +298,12 @@ class RunFolder:
     def write_choices(self, choices: Mapping[str, str]) -> None:
         """Writes the algorithms that the run has taken, if there are new ones."""
         if choices != self.read_choices():
-            write_json(self.folder / CHOICES, dict(choices))
+            self.check_there()
+            write_sealed(self.folder / CHOICES, dict(choices))
 
     def write_metrics(self, rows: list[list[Any]]) -> None:
         """Writes the figures of all epochs so far."""
+        self.check_there()
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(COLUMNS)
@@ -289,11 +314,13 @@ class RunFolder:
     def finish(self, results: dict[str, Any]) -> None:
         """Writes the wall time to the facts, then the results, which mark the run as finished."""
         self._write_facts({**self.facts, "wall_seconds": results["wall_seconds"], "finished": timestamp()})
-        write_json(self.folder / RESULTS, results)
+        results = {**results, METRICS_SHA256: sha256((self.folder / METRICS).read_bytes())}
+        write_sealed(self.folder / RESULTS, results)
         self.results = results
 
     def _write_facts(self, facts: dict[str, Any]) -> None:
-        write_json(self.folder / FACTS, facts)
+        self.check_there()
+        write_sealed(self.folder / FACTS, facts)
         self.facts = facts
 
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from epitomic.support.schema import COUNT, NUMBER, Entry, Schema, check_schema, or_none
 from epitomic.training.recipe import Schedule
+
+SCHEMA: Schema = {
+    "drops": COUNT,
+    "bad_epochs": COUNT,
+    "best": Entry(or_none(NUMBER.fits), "a number or null"),
+}
 
 
 class LearningRate:
@@ -59,7 +66,8 @@ class LearningRate:
         best = None if math.isinf(self.best) else self.best
         return {"drops": self.drops, "best": best, "bad_epochs": self.bad_epochs}
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Continues from what `state` returned."""
+    def restore(self, state: Any, where: str) -> None:
+        """Continues from what `state` returned, which the file ``where`` holds."""
+        check_schema({"rate": state}, {"rate": SCHEMA}, f"{where} is unsound")
         self.drops, self.bad_epochs = int(state["drops"]), int(state["bad_epochs"])
         self.best = math.inf if state["best"] is None else float(state["best"])

@@ -28,6 +28,7 @@ class Settings:
         devices: Number of processes on this machine.
         nodes: Number of machines.
         workers: Number of worker processes with which each process reads photographs.
+        wait: Longest wait for another process, in seconds.
         save_every: Seconds between two checkpoints within an epoch.
         sync_batch_norm: Whether batches are normalised over all processes: ``"auto"`` (on CUDA), ``"on"``, ``"off"``.
         benchmark: Whether to time the algorithms at the first call of a shape, besides ``epitomic.benchmark``.
@@ -40,6 +41,7 @@ class Settings:
     devices: int = 1
     nodes: int = 1
     workers: int = 1
+    wait: float = 600.0
     save_every: float = 60.0
     sync_batch_norm: str = "auto"
     benchmark: bool = False

@@ -33,7 +33,7 @@ from epitomic.training import checkpoint
 from epitomic.training.averaging import WeightAverage
 from epitomic.training.optimizer import create_optimizer
 from epitomic.training.pace import Pace
-from epitomic.training.parallel import create_fabric, normalize_together, share_statistics, sum_over_processes
+from epitomic.training.parallel import connect, create_fabric, normalize_together, share_statistics, sum_over_processes
 from epitomic.training.progress import TrainingProgress
 from epitomic.training.recipe import Recipe
 from epitomic.training.run_folder import TENSORBOARD, RunFolder
@@ -61,7 +61,7 @@ class Trainer:
         check_batches(recipe, settings, self.feed.images)
 
         self.fabric = create_fabric(recipe, settings)
-        self.fabric.launch()
+        connect(self.fabric, settings)
         self.main = self.fabric.global_rank == 0
         self.part = Part(self.fabric.global_rank, self.fabric.world_size, recipe.accumulate, self.fabric.device)
 
@@ -224,6 +224,7 @@ class Trainer:
         if state.is_better(val_error, val_loss) or self.recipe.keep == "last":
             state.best_error, state.best_loss, state.best_epoch = val_error, val_loss, state.epoch
             if self.main:
+                self.run.check_there()
                 save_pretrained(self.evaluated, self.run.folder, **self.feed.describe())
         figures = {
             "lr": self.rate.at(self.step - 1),
@@ -261,6 +262,7 @@ class Trainer:
             }
             self.run.write_choices(self.selection.choices())  # first, so that no checkpoint comes without them
             tensors = checkpoint.collect(self.model, self.optimizer, self.average)
+            self.run.check_there()
             self.run.checkpoints.save(self.step, tensors, contents)
         self.fabric.barrier()
         return str(self.run.checkpoints.path(self.step))
@@ -271,11 +273,12 @@ class Trainer:
         if found is None:
             return None
         path, tensors, contents = found
-        self.run.check_same(self.recipe, path, from_dict(Recipe, contents["recipe"], str(path)))
+        self.run.check_same(self.recipe, path, from_dict(Recipe, contents.get("recipe"), str(path)))
         self.run.check_images(path, contents.get("images"), self.feed.fingerprint)
+        epochs, batches = self.recipe.epochs, len(self.feed)
+        self.state = State.read(contents.get("state"), str(path), epochs=epochs, batches=batches)
+        self.rate.restore(contents.get("rate"), str(path))
         checkpoint.restore(tensors, self.model, self.optimizer, self.average, path)
-        self.state = State(**contents["state"])
-        self.rate.restore(contents["rate"])
         return path
 
     def _not_finite(self, what: str, step: int) -> UserError:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -88,4 +90,25 @@ def test_statistics_round_trip_and_know_what_they_are_of(tmp_path: Path) -> None
         ColorStatistics.load(path, "y")
     path.write_text('{"mean": [1, 2], "of": "x"}')
     with pytest.raises(UserError, match="does not hold a mean"):
+        ColorStatistics.load(path, "x")
+
+
+@pytest.mark.parametrize(
+    ("entry", "value"),
+    [
+        ("covariance", [[-1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]),
+        ("covariance", [[0.1, 0.2, 0.0], [0.0, 0.1, 0.0], [0.0, 0.0, 0.1]]),
+        ("covariance", [[0.1, 0.2, 0.0], [0.2, 0.1, 0.0], [0.0, 0.0, 0.1]]),
+        ("covariance", [[9.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]),
+        ("mean", [0.5, 0.5, 1.5]),
+        ("mean", [0.5, 0.5, True]),
+    ],
+)
+def test_statistics_that_no_images_have(entry: str, value: Any, tmp_path: Path) -> None:
+    path = tmp_path / "statistics.json"
+    good = ((0.1, 0.0, 0.0), (0.0, 0.1, 0.0), (0.0, 0.0, 0.1))
+    ColorStatistics((0.5, 0.5, 0.5), good, 3, "x").save(path)
+    assert ColorStatistics.load(path, "x").covariance == good
+    path.write_text(json.dumps({**json.loads(path.read_text()), entry: value}))
+    with pytest.raises(UserError, match=r"statistics\.json does not hold"):
         ColorStatistics.load(path, "x")

@@ -24,6 +24,7 @@ from epitomic.data.photographs.color import measure_colors
 from epitomic.data.photographs.folders import FolderImages, list_images
 from epitomic.data.photographs.prepare import prepare
 from epitomic.data.photographs.store import StoreImages, read_store_statistics
+from epitomic.support.errors import UserError
 from tests.data.photographs.conftest import SIZE
 from tests.photographs import make_folders, picture
 
@@ -300,3 +301,19 @@ def test_a_damaged_record_is_made_again(folders: Path, store: Path, tmp_path: Pa
     table.write_bytes(table.read_bytes()[:-1] + b"?")
     prepare(folders, copy, size=SIZE, workers=1)
     assert contents(copy) == contents(store)
+
+
+def test_names_that_are_not_utf8(tmp_path: Path) -> None:
+    """Before, such an image ended `prepare`, or a training at its end, with a traceback."""
+    source = make_folders(tmp_path / "in", train=4, val=2)
+    for split in ("train", "val"):
+        folder = source / split / "ant"
+        shutil.copy(folder / "000.jpg", os.fsdecode(os.fsencode(folder) + b"/caf\xe9.jpg"))
+        Path(os.fsdecode(os.fsencode(folder) + b"/bad\xff.jpg")).write_bytes(b"junk")
+    made = prepare(source, tmp_path / "store", size=24, workers=1)
+    assert (made.images, len(made.bad)) == (20, 2)
+    assert len(StoreImages(tmp_path / "store", "train")) == 13
+    assert prepare(source, tmp_path / "store", size=24, workers=1).bad == made.bad
+    (source / "train" / os.fsdecode(b"k\xfc")).mkdir()
+    with pytest.raises(UserError, match=r"class folder .*k\\xfc has a name that is not UTF-8: rename it"):
+        prepare(source, tmp_path / "other", size=24, workers=1)

@@ -27,6 +27,7 @@ from epitomic.data.standardisation import Standardize
 from epitomic.support.errors import UserError
 from epitomic.support.files import parse_json, write_text
 from epitomic.support.images import BadImageError
+from epitomic.support.schema import is_count, is_number
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -92,16 +93,25 @@ class ColorStatistics:
         mean, rows = values.get("mean"), values.get("covariance")
         if not (_are_numbers(mean) and isinstance(rows, list) and len(rows) == 3 and all(map(_are_numbers, rows))):
             raise UserError(f"{path} does not hold a mean of 3 numbers and a covariance of 3 x 3")
+        if not _is_covariance(rows) or not all(0 <= value <= 1 for value in mean):
+            raise UserError(f"{path} does not hold the mean and the covariance of colours from 0 to 1")
         if values.get("of") != of:
             raise UserError(f"{path} was computed for other images than these: remove it and prepare them again")
-        images = values.get("images")
-        return cls(tuple(mean), tuple(map(tuple, rows)), images if isinstance(images, int) else 0, of)
+        images: Any = values.get("images")
+        return cls(tuple(mean), tuple(map(tuple, rows)), images if is_count(images) else 0, of)
+
+
+def _is_covariance(rows: list[list[float]]) -> bool:
+    """Whether 3 x 3 numbers are symmetric and have no negative eigenvalue, but for rounding."""
+    matrix = torch.tensor(rows, dtype=torch.float64)
+    if not torch.equal(matrix, matrix.T) or bool((matrix.abs() > 1).any()):
+        return False
+    return bool(torch.linalg.eigvalsh(matrix).min() >= -1e-9)
 
 
 def _are_numbers(values: Any) -> TypeGuard[list[float]]:
     """Whether ``values`` is a list of three finite numbers."""
-    numbers = isinstance(values, list) and all(isinstance(v, int | float) and abs(v) < math.inf for v in values)
-    return numbers and len(values) == 3
+    return isinstance(values, list) and len(values) == 3 and all(map(is_number, values))
 
 
 @dataclass

@@ -61,6 +61,9 @@ def list_images(root: Path, tell: Callable[[int], object] = lambda count: None) 
     sizes: list[int] = []
     ignored = [entry.name for entry in os.scandir(root) if is_image(entry)]
     for folder in sorted(entry.name for entry in os.scandir(root) if entry.is_dir() and entry.name[0] != "."):
+        if any("\ud800" <= character <= "\udfff" for character in folder):
+            shown = os.fsencode(folder).decode(errors="backslashreplace")
+            raise UserError(f"class folder {root / shown} has a name that is not UTF-8: rename it")
         entries = [entry for entry in os.scandir(root / folder) if entry.name[0] != "."]
         files = sorted((e.name, e.stat().st_size) for e in entries if is_image(e))
         ignored.extend(f"{folder}/{e.name}" for e in entries if not is_image(e))

@@ -17,7 +17,8 @@ from epitomic.data.small.splits import Split
 from epitomic.support.errors import UserError
 
 UNSIGNED_BYTE = 8  # element type in the magic number; these sets have no other
-LIMIT = 1 << 31  # bytes; files whose header says more are refused
+CHUNK = 1 << 20  # bytes that are unpacked at a time
+LIMIT = 1 << 26  # bytes, of a file and of what it unpacks to; the largest official one has 47,040,016
 
 FILES = [f"{part}-{kind}-ubyte.gz" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
 
@@ -60,19 +61,33 @@ def read_idx(path: Path, dims: int) -> Tensor:
         UserError: If the file is missing, truncated, too long or of another kind, or if its CRC does not match.
     """
     try:
+        if path.stat().st_size > LIMIT:
+            raise UserError(f"{path} is not such an IDX file: it is larger than {LIMIT} bytes")
         with gzip.open(path) as file:
             shape = _shape(path, file.read(4 + 4 * dims), dims)
             size = math.prod(shape)
             if size > LIMIT:
                 raise UserError(f"{path}: its header says {size} bytes of data, but at most {LIMIT} are read")
-            body = file.read(size + 1)  # one byte too many: this reads to the end, where gzip checks the CRC
+            body = bytearray(size + 1)  # one byte too many: this reads to the end, where gzip checks the CRC
+            count = _read_into(file, body)
     except (EOFError, zlib.error, OSError) as error:
         raise UserError(f"{path} is damaged or not a gzip file: {error}") from None
-    if len(body) < size:
-        raise UserError(f"{path} is truncated: its header says {size} bytes of data, but there are {len(body)}")
-    if len(body) > size:
+    if count < size:
+        raise UserError(f"{path} is truncated: its header says {size} bytes of data, but there are {count}")
+    if count > size:
         raise UserError(f"{path} is too long: it holds more than the {size} bytes of data that its header says")
-    return torch.frombuffer(bytearray(body), dtype=torch.uint8).reshape(shape)
+    return torch.frombuffer(body, dtype=torch.uint8)[:size].reshape(shape)
+
+
+def _read_into(file: gzip.GzipFile, body: bytearray) -> int:
+    """Fills ``body`` from the file as far as possible, and returns the number of bytes."""
+    done, view = 0, memoryview(body)
+    while done < len(body):
+        count = file.readinto(view[done : done + CHUNK])
+        if not count:
+            break
+        done += count
+    return done
 
 
 def _shape(path: Path, head: bytes, dims: int) -> tuple[int, ...]:

@@ -1,0 +1,112 @@
+"""A lock on a folder, so that two programs do not write into it at once.
+
+The kernel holds the lock and releases it when the process ends, however it ends. A child process does not inherit it:
+the lock is a POSIX record lock, which belongs to one process, and it works on network disks that lock. (The catch of
+such locks: they end when the process closes any descriptor of the file, so only this module opens it.)
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from epitomic.support.errors import UserError
+from epitomic.support.machine import timestamp
+
+if sys.platform == "win32":
+    fcntl = None
+else:
+    import fcntl
+
+LOCK = "lock"  # name of the file
+TAKEN = (errno.EACCES, errno.EAGAIN)  # another process has the lock
+SIZE = 1000  # bytes that are read of a lock file
+
+
+class FolderLock:
+    """The lock on a folder, while it is held.
+
+    Attributes:
+        problem: Why the disk cannot lock; None if the lock is held.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.problem = folder, None if fcntl else "this system has no such locks"
+        self._path = folder / LOCK
+        self._descriptor = -1
+
+    def acquire(self) -> None:
+        """Takes the lock. The folder must exist.
+
+        Raises:
+            UserError: If another process has it, or the folder cannot be written.
+        """
+        if fcntl is None:
+            return
+        while self._descriptor < 0:
+            try:
+                descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            except OSError as error:
+                raise UserError(f"cannot write {self._path}: {error.strerror}") from None
+            try:
+                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                holder = os.pread(descriptor, SIZE, 0).decode(errors="replace").strip()
+                os.close(descriptor)
+                if error.errno in TAKEN:
+                    who = holder.splitlines()[0] if holder else "another process"
+                    raise UserError(f"{self.folder} is in use: {who} writes into it; wait, or name another") from None
+                self.problem = error.strerror or str(error)
+                self._path.unlink(missing_ok=True)
+                return
+            if _same(descriptor, self._path):
+                self._descriptor = descriptor
+            else:  # its last holder removed the file meanwhile
+                os.close(descriptor)
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, f"process {os.getpid()} on {platform.node()} since {timestamp()}\n".encode(), 0)
+
+    def check(self) -> None:
+        """Raises an error if the folder has been removed or replaced since the lock was taken."""
+        if self._descriptor >= 0 and not _same(self._descriptor, self._path):
+            raise UserError(f"{self.folder} was removed or replaced while it was written to: nothing more is written")
+
+    def release(self) -> None:
+        """Removes the lock file, which ends the lock."""
+        if self._descriptor >= 0:
+            if _same(self._descriptor, self._path):
+                with suppress(OSError):
+                    self._path.unlink()
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[FolderLock]:
+    """Locks a folder inside the block. A folder that it had to make, and that stays empty, is removed again."""
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot make the folder {folder}: {error.strerror}") from None
+    lock = FolderLock(folder)
+    try:
+        lock.acquire()
+        yield lock
+    finally:
+        lock.release()
+        with suppress(OSError):
+            for path in made:
+                path.rmdir()  # an error if something is in it
+
+
+def _same(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except OSError:
+        return False
