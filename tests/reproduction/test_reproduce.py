@@ -16,6 +16,7 @@ import pytest
 from epitomic.cli import main
 from epitomic.reproduction.table_plans import TABLES, PlannedRun, get_table, plan_runs
 from epitomic.support.errors import UserError
+from epitomic.support.files import read_sealed
 from epitomic.training.recipes import get_recipe
 from epitomic.training.run_folder import KEPT
 
@@ -81,7 +82,7 @@ def test_rows_of_another_recipe_are_not_mixed(made: Path, capsys: pytest.Capture
     assert "optimizer.lr 0.05 where the recipe now has 0.5" in message
     other = made / "kept" / "epitomic_small-7"  # a seed that is not planned
     shutil.copytree(made / "kept" / "epitomic_small-0", other)
-    recipe = json.loads((other / "recipe.json").read_text())
+    recipe = read_sealed(other / "recipe.json")
     (other / "recipe.json").write_text(json.dumps({**recipe, "seed": 7, "epochs": 9}))
     assert reproduce(made, "--show") == 2
     assert "epochs 9 where the recipe now has" in capsys.readouterr().err

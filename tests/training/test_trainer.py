@@ -21,6 +21,7 @@ from epitomic.data.small.splits import ImageSet, Split
 from epitomic.models import from_pretrained
 from epitomic.models.whitening import Whitening
 from epitomic.support.errors import UserError
+from epitomic.support.files import read_sealed
 from epitomic.support.rng import generator
 from epitomic.training.recipes import RECIPES
 from tests.training.conftest import command, run
@@ -97,7 +98,7 @@ def test_a_finished_run_is_tested_again_with_other_views(straight: Path, tmp_pat
     assert (folder / "model.safetensors").read_bytes() == weights
     assert json.loads((folder / "recipe.json").read_text())["data"]["views"] == "nudged"
     assert json.loads((folder / "config.json").read_text())["views"] == "nudged"
-    (session,) = json.loads((folder / "run.json").read_text())["sessions"]
+    (session,) = read_sealed(folder / "run.json")["sessions"]
     assert session["first_step"] > 0
     refused = run(folder, "--resume", "--data.views", "one", "--optimizer.lr", "0.3")
     assert "--optimizer.lr 0.3 where it has 0.05" in refused.stderr
@@ -124,7 +125,7 @@ def test_a_finished_run_is_not_tested_on_other_images(
 ) -> None:
     folder = tmp_path / "run"
     shutil.copytree(straight, folder)
-    facts = json.loads((folder / "run.json").read_text())
+    facts = read_sealed(folder / "run.json")
     (folder / "run.json").write_text(json.dumps({**facts, "images": "others"}))
     assert main(["train", "--resume", "--data.views", "nudged", "--no-report", "--out", str(folder)]) == 2
     assert f"{folder} was made with other images" in capsys.readouterr().err
@@ -264,7 +265,7 @@ def test_a_checkpoint_of_another_run_is_refused(
     out = tmp_path / "run"
     out.mkdir()
     (out / "checkpoints").symlink_to(straight / "checkpoints")
-    recipe = json.loads((straight / "recipe.json").read_text())
+    recipe = read_sealed(straight / "recipe.json")
     recipe["model"]["name"] = "maxpool_small"
     (out / "recipe.json").write_text(json.dumps(recipe))
     assert main(["train", "--resume", "--out", str(out)]) == 2

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from epitomic.support.files import read_sealed
 from epitomic.visualisation import open_run
 from epitomic.visualisation.report import write_report
 from tests.runs import MakeRun
@@ -47,7 +48,7 @@ def pages(make_run: MakeRun, tmp_path_factory: pytest.TempPathFactory) -> list[P
     """The page of one run, and one that compares two."""
     out = tmp_path_factory.mktemp("pages")
     long = make_run(name="long")
-    config = json.loads((long / "config.json").read_text())
+    config = read_sealed(long / "config.json")
     config["classes"][3] = "a_class_with_a_name_that_is_much_too_long_for_the_screen_of_a_telephone"
     (long / "config.json").write_text(json.dumps(config))
     one, two = open_run(long), open_run(make_run("maxpool_small"))

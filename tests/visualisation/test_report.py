@@ -14,6 +14,7 @@ from epitomic.analysis.explanation import explain
 from epitomic.analysis.findings import Findings
 from epitomic.analysis.robustness import measure_shifts
 from epitomic.support.errors import UserError
+from epitomic.support.files import read_sealed
 from epitomic.visualisation import explain_figure, open_run
 from epitomic.visualisation.report import render, write_report
 from tests.runs import MakeRun
@@ -85,7 +86,7 @@ def test_pictures_have_words(page: str) -> None:
 def test_text_is_escaped(make_run: MakeRun, tmp_path: Path) -> None:
     folder = make_run(name="a<b>&")
     evil = "<script>alert(1)</script>"
-    config = json.loads((folder / "config.json").read_text())
+    config = read_sealed(folder / "config.json")
     config["classes"] = [f"{evil}{i}" for i in range(10)]
     (folder / "config.json").write_text(json.dumps(config))
     facts = json.loads((folder / "run.json").read_text())
@@ -135,7 +136,7 @@ def test_an_unfinished_run_shows_what_is_there(make_run: MakeRun, tmp_path: Path
 
 
 def test_weights_alone_are_shown_without_classes_or_a_recipe(folder: Path, tmp_path: Path) -> None:
-    config = json.loads((folder / "config.json").read_text())
+    config = read_sealed(folder / "config.json")
     del config["classes"]
     copy = tmp_path / "weights"
     copy.mkdir()
@@ -189,7 +190,7 @@ def test_the_plain_error_stands_beside_that_of_averaged_views(make_run: MakeRun)
 def test_without_the_data_it_says_how_to_get_it(folder: Path, tmp_path: Path) -> None:
     copy = tmp_path / "run"
     shutil.copytree(folder, copy)
-    config = json.loads((copy / "config.json").read_text())
+    config = read_sealed(copy / "config.json")
     (copy / "config.json").write_text(json.dumps({**config, "dataset": "cifar10"}))
     (tmp_path / "data" / "cifar-10-batches-py").mkdir(parents=True)  # refused, so that nothing is downloaded
     write_report([open_run(copy, str(tmp_path / "data"))], tmp_path / "page.html", images=20)
