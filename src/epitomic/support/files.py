@@ -14,6 +14,7 @@ from typing import Any
 from epitomic.support.errors import UserError
 
 TEMPORARY = ".tmp"  # suffix of files that are being written
+SEAL_LENGTH = 64  # hexadecimal digits
 SEAL = "sha256"  # entry of a JSON object with the checksum of all its other entries
 
 
@@ -115,12 +116,18 @@ def read_sealed(path: Path) -> dict[str, Any]:
         UserError: If the file is missing, is no JSON object, or was changed since it was written.
     """
     value = read_json(path)
-    if SEAL not in value:
+    if SEAL not in value and not _has_renamed_seal(value):
         return value
     try:
         return check_seal(path, value)
     except UserError as error:
         raise UserError(f'{error}; if you changed it on purpose, remove its entry "{SEAL}"') from None
+
+
+def _has_renamed_seal(value: dict[str, Any]) -> bool:
+    """Whether an entry is the seal of all others: then damage has changed its name."""
+    digests = [name for name, entry in value.items() if isinstance(entry, str) and len(entry) == SEAL_LENGTH]
+    return any(value[name] == _seal({key: other for key, other in value.items() if key != name}) for name in digests)
 
 
 def _seal(value: dict[str, Any]) -> str:
