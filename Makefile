@@ -6,6 +6,8 @@
 # make test-long        the long checks: 1,000 random layers per property, and tests marked `long`
 # make test-sanitizers  the native kernel's tests under the address and undefined-behaviour sanitizers
 # make test-processes   the tests that start processes, again and again: none may ever fail by chance
+# make test-hunt        10,000 damaged files of every format: none may crash, hang or be believed
+# make test-kill        kills commands at random moments until 1,000 kills are counted; goes on where it was stopped
 # make test-lowest      all tests with the lowest versions that pyproject.toml allows (constraints/lowest.txt)
 # make test-newest      all tests with the newest versions (constraints/newest.txt)
 # make test-arm         the native kernel for 64-bit ARM: cross-compiled, and tested under qemu
@@ -18,7 +20,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/epitomic/native/*.h src/epitomic/native/*.cpp)
 
-.PHONY: install lint test test-long test-lowest test-newest test-sanitizers test-processes test-arm docs wheel sdist demo clean
+.PHONY: install lint test test-long test-lowest test-newest test-sanitizers test-processes test-hunt test-kill test-arm docs wheel sdist demo clean
 
 # Two sets of packages: `demo` installs what training and its report need, `install` also the development tools.
 # constraints.txt pins the versions that we test with; pyproject.toml states the range that we support.
@@ -86,6 +88,15 @@ test-arm: install
 
 test-processes: install
 	BIN=$(BIN) tools/repeat_processes.sh
+
+# Both write their counts to results/hardening.md.
+HUNT ?= 10000
+test-hunt: install
+	$(BIN)/python -m tests.hardening.hunt --cases $(HUNT) --out results/hardening.md
+
+KILLS ?= 1000
+test-kill: install
+	$(BIN)/python -m tests.hardening.kills --kills $(KILLS) --out results/hardening.md
 
 docs: install
 	$(BIN)/mkdocs build --strict

@@ -98,7 +98,7 @@ def test_every_public_name_is_in_the_api(site: Path, pages: dict[Path, Page]) ->
     assert {name for name in (*analysis.__all__, *visualisation.__all__) if not name.isupper()} - anchors == set()
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"])
 def test_links_of_the_repositorys_front_pages(name: str) -> None:
     """Where one browses the repository, without the site."""
     links = re.findall(r"\]\(([^)\s#]+)[^)\s]*\)", (ROOT / name).read_text())

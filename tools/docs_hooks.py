@@ -8,8 +8,8 @@ the site, this hook of mkdocs.yml adds a page for each linked file and points th
 - code becomes a page with numbered lines, and `#symbol` becomes the line where the symbol is defined;
 - pictures and data are copied.
 
-CONTRIBUTING.md and CHANGELOG.md become pages as well. `<!-- names: PACKAGE from ORIGIN -->` becomes the documentation
-of the names that PACKAGE imports from ORIGIN.
+CONTRIBUTING.md, CHANGELOG.md and SECURITY.md become pages as well. `<!-- names: PACKAGE from ORIGIN -->` becomes the
+documentation of the names that PACKAGE imports from ORIGIN.
 """
 
 from __future__ import annotations
@@ -28,7 +28,12 @@ if TYPE_CHECKING:
     from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
-PAGES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "README.md": "index.md"}
+PAGES = {
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "SECURITY.md": "security.md",
+    "README.md": "index.md",
+}
 CODE = {".py", ".h", ".cpp", ".toml", ".cff", ".yml", ".txt", ""}
 LINK = re.compile(r"(?<=\]\()([^)\s]+)(?=\))")  # the target of [text](target) and of ![text](target)
 NAMES = re.compile(r"<!-- names: (\S+) from (\S+) -->")
@@ -41,7 +46,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Adds the files of the repository that some page links to."""
     from mkdocs.structure.files import File
 
-    for name in ("CONTRIBUTING.md", "CHANGELOG.md"):
+    for name in ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"):
         files.append(File.generated(config, PAGES[name], content=(ROOT / name).read_text()))
     queue = [file for file in files if file.src_uri.endswith((".md", ".ipynb"))]
     while queue:

@@ -14,6 +14,7 @@ from epitomic._version import __version__
 from epitomic.ops.library import NATIVE
 from epitomic.support import clock
 from epitomic.support.errors import UserError, unknown
+from epitomic.support.parent import end_with_parent
 from epitomic.training.exit import end_process
 
 # What a person wants -> command -> what comes out of it.
@@ -74,6 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Without ``argv``, the command is this process's own, and a training that used several processes ends the process.
     """
+    end_with_parent()
     if argv is None and isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="surrogateescape")  # names of files need not be UTF-8
     args = list(sys.argv[1:] if argv is None else argv)

@@ -16,6 +16,7 @@ from epitomic.reproduction.finished_runs import keep_run, read_runs
 from epitomic.reproduction.table_plans import PlannedRun, TablePlan
 from epitomic.support.console import Progress, percent
 from epitomic.support.files import write_text
+from epitomic.support.parent import tied_to_this_process
 from epitomic.training.recipe import Recipe
 from epitomic.training.signals import StopSignals
 
@@ -105,6 +106,7 @@ class _Training:
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                env=tied_to_this_process(),  # else it would go on after `kill -9` of this one
             )
         return cls(planned, process, log)
 
