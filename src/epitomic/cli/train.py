@@ -116,8 +116,8 @@ def run(args: argparse.Namespace) -> int:
     begun = args.resume and folder.exists()
     if args.minutes is not None and (begun or not own):
         raise UserError("--minutes is for a new run on images of your own, such as `epitomic train pictures/`")
-    if rank == 0 and not begun:
-        folder.check_new()
+    if rank == 0 and own and not begun:
+        folder.check_new()  # before it reads the images
     fitted: Fitted | None = None
     if own and not begun:
         recipe, fitted = _own_recipe(args, quiet=args.quiet or rank != 0)
@@ -125,6 +125,8 @@ def run(args: argparse.Namespace) -> int:
         recipe = _recipe(args, folder, own)
     if rank != 0:  # the first process checks and locks the folder; it may have begun to write
         return _train(args, recipe, folder, rank, fitted)
+    if not begun:
+        folder.check_new()
     with folder.writing() as lock:
         if lock.problem:
             hint = f"{folder.folder} cannot be locked ({lock.problem})"

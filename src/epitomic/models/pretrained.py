@@ -111,9 +111,7 @@ def read_config(folder: Path) -> tuple[str, dict[str, Any]]:
     return name, {key: value for key, value in config.items() if key in known}
 
 
-def load_weights(
-    model: nn.Module, folder: str | Path, *, new_head: bool = False, new_classes: bool = False
-) -> None:
+def load_weights(model: nn.Module, folder: str | Path, *, new_head: bool = False, new_classes: bool = False) -> None:
     """Loads the weights in ``folder`` into ``model``.
 
     The model's attribute ``pretrained_cfg`` becomes the content of ``config.json``, with types (`PretrainedConfig`),
@@ -132,14 +130,15 @@ def load_weights(
     tensors, _ = load_tensors(path, need_digest=False)
     own = model.state_dict()
     head = tensors.get("out.weight")
-    others = head is not None and head.dim() == 2 and len(head) != len(own["out.weight"])
+    count = None if head is None or head.dim() != 2 else len(head)
+    others = count not in (None, len(own["out.weight"]))
     if others and not (new_head or new_classes):
         config_path, said = Path(folder) / CONFIG, len(own["out.weight"])
         raise UserError(
-            f"{path} has weights for {len(head)} classes, but {config_path} says {said}: "
+            f"{path} has weights for {count} classes, but {config_path} says {said}: "
             "to begin a new last layer, use create_model with pretrained and num_classes"
         )
-    if head is not None and (others or new_head):
+    if count is not None and (others or new_head):
         tensors.update({name: tensor for name, tensor in own.items() if name.startswith("out.")})
     load_state(model, tensors, path)
     config: Any = model.config  # the options that it was built with
