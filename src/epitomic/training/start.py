@@ -8,7 +8,7 @@ from epitomic.data.own.images import OwnSet
 from epitomic.data.standardisation import Standardize
 from epitomic.models.pretrained import CONFIG, find_pretrained, list_pretrained, read_config
 from epitomic.support.errors import UserError
-from epitomic.support.files import read_json
+from epitomic.support.files import read_sealed
 from epitomic.training.recipe import Model, Start
 
 SMALL = 40  # pixels; images whose median short side is at most this take the small networks
@@ -49,7 +49,7 @@ class Weights:
         """
         folder = find_pretrained(name)
         model, options = read_config(folder)
-        config = read_json(folder / CONFIG)
+        config = read_sealed(folder / CONFIG)
         colors = Standardize.read(config, config.get("in_channels"), folder / CONFIG)
         known = {field.name for field in fields(Model)}
         mean, std = (",".join(map(repr, values)) for values in (colors.mean, colors.std))
