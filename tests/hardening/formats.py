@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import os
 import shutil
 import warnings
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from epitomic.analysis.features import Features
 from epitomic.analysis.prediction import class_names
 from epitomic.analysis.robustness_table import read_rows
 from epitomic.data.feed import Part
+from epitomic.data.own.images import Place, open_own
 from epitomic.data.photographs.color import ColorStatistics
 from epitomic.data.photographs.crops import Photographs
 from epitomic.data.photographs.open import open_photographs
@@ -81,6 +83,7 @@ def digest(value: Any) -> str:
 
 def all_formats(folder: Path) -> list[Format]:
     """Makes a sound file of every format in ``folder``."""
+    os.environ["XDG_CACHE_HOME"] = str(folder / "cache")  # facts of images that are kept
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     made = [
@@ -276,6 +279,26 @@ def _small(folder: Path) -> Iterator[Format]:
     batch = folder / "data_batch_1.bin"
     batch.write_bytes(np.arange(5 * 3073).astype(np.uint8).tobytes())
     yield Format("CIFAR-10", batch, lambda: digest(read_binary(batch)), mutators.damaged, (batch.name,), open=True)
+
+
+def _own_tables(folder: Path) -> Iterator[Format]:
+    """A CSV file that names images, and the facts that are kept about them."""
+    root = folder / "own"
+    root.mkdir()
+    lines = ["image,label"]
+    for number in range(12):
+        picture(number, number % 2).save(root / f"{number}.png")
+        lines.append(f"{number}.png,{'ab'[number % 2]}")
+    table = root / "labels.csv"
+    table.write_text("\n".join(lines) + "\n")
+
+    def look() -> str:
+        images = open_own(Place(str(table)))
+        return digest([images.classes, images.labels, images.parts])
+
+    names = (table.name, "images")
+    for change, what in ((mutators.damaged, ""), (mutators.hostile_csv, ", cells")):
+        yield Format(f"own images: CSV{what}", table, look, change, names, open=True)
 
 
 def _others(folder: Path) -> Iterator[Format]:

@@ -22,7 +22,8 @@ CASES = 300
 SECONDS = 25.0
 
 
-def test_no_damaged_file_does_harm(tmp_path: Path) -> None:
+def test_no_damaged_file_does_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))  # restored at the end
     found = hunt(tmp_path, CASES, seconds=SECONDS)
     print(found.table())
     assert not found.failures, found.failures
