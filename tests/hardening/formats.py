@@ -92,6 +92,7 @@ def all_formats(folder: Path) -> list[Format]:
         *_store_files(folder),
         *_images(folder),
         *_small(folder),
+        *_own_tables(folder),
     ]
     return [*made, *_others(folder)]
 
