@@ -7,6 +7,7 @@
 # make test-sanitizers  the native kernel's tests under the address and undefined-behaviour sanitizers
 # make test-processes   the tests that start processes, again and again: none may ever fail by chance
 # make test-hunt        10,000 damaged files of every format: none may crash, hang or be believed
+# make test-fuzz        the parsers that are ours, fuzzed by coverage (atheris), a minute each
 # make test-kill        kills commands at random moments until 1,000 kills are counted; goes on where it was stopped
 # make test-lowest      all tests with the lowest versions that pyproject.toml allows (constraints/lowest.txt)
 # make test-newest      all tests with the newest versions (constraints/newest.txt)
@@ -20,7 +21,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 SOURCES := pyproject.toml setup.py constraints.txt $(wildcard src/epitomic/native/*.h src/epitomic/native/*.cpp)
 
-.PHONY: install lint test test-long test-lowest test-newest test-sanitizers test-processes test-hunt test-kill test-arm docs wheel sdist demo clean
+.PHONY: install lint test test-long test-lowest test-newest test-sanitizers test-processes test-hunt test-fuzz test-kill test-arm docs wheel sdist demo clean
 
 # Two sets of packages: `demo` installs what training and its report need, `install` also the development tools.
 # constraints.txt pins the versions that we test with; pyproject.toml states the range that we support.
@@ -93,6 +94,13 @@ test-processes: install
 HUNT ?= 10000
 test-hunt: install
 	$(BIN)/python -m tests.hardening.hunt --cases $(HUNT) --out results/hardening.md
+
+FUZZ := metrics results facts config transfer statistics sealed index table tensors idx cifar names csv
+FUZZ_SECONDS ?= 60
+test-fuzz: install
+	@$(PIP) --editable '.[fuzz]'
+	set -e; for name in $(FUZZ); do $(BIN)/python -m tests.hardening.fuzz $$name -max_total_time=$(FUZZ_SECONDS) \
+		-rss_limit_mb=3000 -timeout=10 -max_len=20000 -artifact_prefix=build/fuzz-$$name-; done
 
 KILLS ?= 1000
 test-kill: install

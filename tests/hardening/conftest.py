@@ -1,0 +1,1 @@
+collect_ignore = ["fuzz.py"]  # needs atheris, which `make test-fuzz` installs
