@@ -18,7 +18,7 @@ import torch
 
 from epitomic.models.pretrained import CONFIG, SHIPPED, WEIGHTS
 from epitomic.support.errors import UserError
-from epitomic.support.files import read_json, write_json
+from epitomic.support.files import read_sealed, write_sealed
 from epitomic.support.options import differences
 from epitomic.support.tensorfile import load_tensors, save_tensors
 from epitomic.training.run_folder import RunFolder
@@ -38,7 +38,7 @@ def main() -> None:
             raise UserError(f"{run.folder} is not another seed of {first.folder}: they differ in {', '.join(changed)}")
 
     best = min(finished, key=lambda run: (finished[run]["validation_error"], run.seed))
-    results, facts, config = finished[best], best.facts, read_json(best.folder / CONFIG)
+    results, facts, config = finished[best], best.facts, read_sealed(best.folder / CONFIG)
     tensors, state = load_tensors(best.folder / WEIGHTS)
     tensors = {name: t.half() if t.dtype == torch.float32 else t for name, t in tensors.items()}
     for name, tensor in tensors.items():
@@ -48,7 +48,7 @@ def main() -> None:
     save_tensors(folder / WEIGHTS, tensors, state)
     trained = {"command": facts["command"], "commit": facts["commit"], "chosen": "lowest validation error of its table"}
     figures = {"test_errors": results["test"]["errors"], "validation_error": results["validation_error"]}
-    write_json(folder / CONFIG, {**config, "trained": {**trained, **figures}})
+    write_sealed(folder / CONFIG, {**config, "trained": {**trained, **figures}})
     print(json.dumps({"run": str(best.folder), "folder": folder.name, **figures}))
 
 
