@@ -314,7 +314,9 @@ class RunFolder:
     def finish(self, results: dict[str, Any]) -> None:
         """Writes the wall time to the facts, then the results, which mark the run as finished."""
         self._write_facts({**self.facts, "wall_seconds": results["wall_seconds"], "finished": timestamp()})
-        results = {**results, METRICS_SHA256: sha256((self.folder / METRICS).read_bytes())}
+        metrics = self.folder / METRICS
+        if metrics.is_file():
+            results = {**results, METRICS_SHA256: sha256(metrics.read_bytes())}
         write_sealed(self.folder / RESULTS, results)
         self.results = results
 
