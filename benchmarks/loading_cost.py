@@ -49,10 +49,20 @@ for line in sys.stdin:
 LOADS = ("a checkpoint", "a run", "weights", "weights that ship")
 
 
+def environment(source: Path) -> dict[str, str]:
+    return {"PYTHONPATH": str(source), "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"}
+
+
+def train(source: Path, run: Path) -> None:
+    recipe = ("digits", "--epochs", "1", "--threads", "1", "--no-report", "--quiet")
+    words = [sys.executable, "-m", "epitomic", "train", *recipe, "--out", str(run)]
+    subprocess.run(words, check=True, env=environment(source))
+
+
 def start(source: Path, run: Path) -> subprocess.Popen[str]:
     words = [sys.executable, "-c", SERVER, str(run)]
-    environment = {"PYTHONPATH": str(source), "PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+    pipe = subprocess.PIPE
+    return subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True, env=environment(source))
 
 
 def ask(server: subprocess.Popen[str], load: str) -> float:
@@ -76,10 +86,11 @@ def main() -> int:
         ).stdout
         (folder / "before").mkdir()
         subprocess.run(["tar", "-x", "-C", folder / "before"], input=archive, check=True)
-        recipe = ("digits", "--epochs", "3", "--threads", "1", "--no-report", "--quiet")
-        train = [sys.executable, "-m", "epitomic", "train", *recipe, "--out", str(folder / "run")]
-        subprocess.run(train, check=True)
-        servers = [start(source, folder / "run") for source in (folder / "before" / "src", ROOT / "src")]
+        servers = []
+        for source in (folder / "before" / "src", ROOT / "src"):  # each reads a run of its own version
+            run = folder / f"run-{len(servers)}"
+            train(source, run)
+            servers.append(start(source, run))
         rows, good = [], True
         for load in LOADS:
             for server in servers:
