@@ -297,7 +297,7 @@ def _own_tables(folder: Path) -> Iterator[Format]:
         images = open_own(Place(str(table)))
         return digest([images.classes, images.labels, images.parts])
 
-    names = (table.name, "images")
+    names = (table.name, "images", "class ")
     for change, what in ((mutators.damaged, ""), (mutators.hostile_csv, ", cells")):
         yield Format(f"own images: CSV{what}", table, look, change, names, open=True)
 

@@ -12,6 +12,7 @@ import pytest
 from epitomic.cli import main
 from epitomic.ops import measuring
 from epitomic.ops.selection import SELECTION
+from epitomic.support.files import read_sealed
 from tests.training.conftest import run
 from tests.training.test_trainer import assert_same
 
@@ -36,7 +37,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, fastest: str) -> list[str]:
 
 
 def test_every_run_keeps_its_choices(straight: Path) -> None:
-    choices = json.loads((straight / "choices.json").read_text())
+    choices = read_sealed(straight / "choices.json")
     assert all("on cpu" in shape for shape in choices)
     assert any("gradients of input and weight and bias" in shape for shape in choices)  # of training
     assert any("no gradients" in shape for shape in choices)  # of validation
@@ -47,7 +48,7 @@ def test_a_resumed_run_takes_the_choices_again(tmp_path: Path, tuning: Path, mon
     contests = pretend(monkeypatch, "one_convolution")
     assert run(tmp_path / "straight", "--quiet", "--benchmark").returncode == 0
     assert contests
-    kept = json.loads((tmp_path / "straight" / "choices.json").read_text())
+    kept = read_sealed(tmp_path / "straight" / "choices.json")
     assert "one_convolution" in kept.values()
     assert not SELECTION.benchmark
 
@@ -60,7 +61,7 @@ def test_a_resumed_run_takes_the_choices_again(tmp_path: Path, tuning: Path, mon
     assert run(again, "--resume", "--quiet", "--benchmark").returncode == 0
     assert not contests
     assert_same(tmp_path / "straight", again)
-    assert json.loads((again / "choices.json").read_text()) == kept
+    assert read_sealed(again / "choices.json") == kept
 
 
 def test_tune_times_what_a_training_asks_for(
@@ -69,7 +70,7 @@ def test_tune_times_what_a_training_asks_for(
     pretend(monkeypatch, "direct")
     assert main(["tune", str(straight), "--device", "cpu"]) == 0
     (device,) = json.loads(tuning.read_text())["devices"].values()
-    choices = json.loads((straight / "choices.json").read_text())
+    choices = read_sealed(straight / "choices.json")
     assert {shape for shape in choices if "no gradients" not in shape} == set(device["milliseconds"])
 
 
