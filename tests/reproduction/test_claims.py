@@ -1,18 +1,23 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from epitomic.reproduction.claims import CLAIMS, Claim, claims_table, final_error, mean_error, rises
 from epitomic.support.files import write_json
+from epitomic.support.options import to_dict
+from epitomic.training.recipes import get_recipe
 from epitomic.training.run_folder import METRICS, RECIPE, RESULTS, RunFolder
 
 
 def make_run(folder: Path, model: str, seed: int, errors: list[float]) -> RunFolder:
     run = folder / f"{model}-{seed}"
-    write_json(run / RECIPE, {"model": {"name": model}, "seed": seed})
-    write_json(run / RESULTS, {"test": {"error": errors[-1]}})
+    recipe = get_recipe("digits")
+    write_json(run / RECIPE, to_dict(replace(recipe, model=replace(recipe.model, name=model), seed=seed)))
+    figures = {"validation_error": 0.1, "best_epoch": 0, "epochs": 1, "parameters": 1, "wall_seconds": 1.0}
+    write_json(run / RESULTS, {**figures, "test": {"images": 10, "errors": 1, "error": errors[-1]}})
     rows = [f"{epoch},{error}" for epoch, error in enumerate(errors)]
     (run / METRICS).write_text("\n".join(["epoch,val_error", *rows]) + "\n")
     return RunFolder(run)

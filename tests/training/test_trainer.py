@@ -41,11 +41,11 @@ def test_the_folder_has_everything(straight: Path) -> None:
     assert names == expected | {"checkpoints", "tensorboard"}
     rows = list(csv.DictReader((straight / "metrics.csv").open()))
     assert [row["epoch"] for row in rows] == ["0", "1", "2"]
-    facts = json.loads((straight / "run.json").read_text())
+    facts = read_sealed(straight / "run.json")
     assert facts["command"].split()[0] == "epitomic"  # and what this process was given
     assert {"commit", "versions", "machine", "seed", "wall_seconds", "started"} <= facts.keys()
     assert facts["machine"]["vectors"] == torch.backends.cpu.get_cpu_capability()
-    results = json.loads((straight / "results.json").read_text())
+    results = read_sealed(straight / "results.json")
     assert results["test"]["images"] == 360
     assert results["test"]["top1"] == pytest.approx(1 - results["test"]["error"])
     assert results["parameters"] == sum(p.numel() for p in from_pretrained(straight).parameters())
@@ -56,7 +56,7 @@ def test_the_folder_has_everything(straight: Path) -> None:
 def test_evaluate_repeats_the_result(straight: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["evaluate", str(straight)]) == 0
     assert "top-5" in capsys.readouterr().out
-    results = json.loads((straight / "results.json").read_text())["test"]
+    results = read_sealed(straight / "results.json")["test"]
     again = json.loads((straight / "evaluation.json").read_text())
     (straight / "evaluation.json").unlink()
     assert again["error"] == results["error"]
@@ -73,7 +73,7 @@ def test_a_trial_does_not_look_at_the_test_images(
     assert "validation error" in said
     assert f"look at the test images with: epitomic evaluate {folder}" in said
     assert not (folder / "report.html").exists()
-    trial, whole = (json.loads((f / "results.json").read_text()) for f in (folder, straight))
+    trial, whole = (read_sealed(f / "results.json") for f in (folder, straight))
     assert "test" not in trial
     assert trial["validation_error"] == whole["validation_error"]
     assert main(["curves", str(folder), "--out", str(tmp_path / "curves")]) == 0
@@ -81,23 +81,23 @@ def test_a_trial_does_not_look_at_the_test_images(
     assert main(["report", str(folder), "--no-robustness"]) == 0
     assert "did not use the test images (--no-test). This page does." in (folder / "report.html").read_text()
     assert run(folder, "--resume").returncode == 0  # the settings are chosen: now it looks
-    assert json.loads((folder / "results.json").read_text())["test"] == whole["test"]
+    assert read_sealed(folder / "results.json")["test"] == whole["test"]
 
 
 def test_a_finished_run_is_tested_again_with_other_views(straight: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     shutil.copytree(straight, folder)
-    before = json.loads((folder / "results.json").read_text())
+    before = read_sealed(folder / "results.json")
     weights = (folder / "model.safetensors").read_bytes()
     shutil.rmtree(folder / "checkpoints")  # people make room
     assert run(folder, "--resume", "--data.views", "nudged").returncode == 0
-    after = json.loads((folder / "results.json").read_text())
+    after = read_sealed(folder / "results.json")
     assert after.pop("plain") == before["test"]
     assert after.pop("test")["loss"] != before.pop("test")["loss"]
     assert after == before  # the training was not touched, nor its time
     assert (folder / "model.safetensors").read_bytes() == weights
-    assert json.loads((folder / "recipe.json").read_text())["data"]["views"] == "nudged"
-    assert json.loads((folder / "config.json").read_text())["views"] == "nudged"
+    assert read_sealed(folder / "recipe.json")["data"]["views"] == "nudged"
+    assert read_sealed(folder / "config.json")["views"] == "nudged"
     (session,) = read_sealed(folder / "run.json")["sessions"]
     assert session["first_step"] > 0
     refused = run(folder, "--resume", "--data.views", "one", "--optimizer.lr", "0.3")
@@ -117,7 +117,7 @@ def test_a_test_that_was_cut_off_is_made_again(straight: Path, tmp_path: Path, m
         patch.setattr("epitomic.training.experiment.score", cut_off)
         assert main(again) == 2
     assert main(again) == 0
-    assert "plain" in json.loads((folder / "results.json").read_text())
+    assert "plain" in read_sealed(folder / "results.json")
 
 
 def test_a_finished_run_is_not_tested_on_other_images(
@@ -143,7 +143,7 @@ def assert_same(one: Path, two: Path) -> None:
     last = [load_file(sorted((folder / "checkpoints").iterdir())[-1]) for folder in (one, two)]
     assert last[0].keys() == last[1].keys()
     assert all(last[0][name].equal(last[1][name]) for name in last[0])
-    tests = [json.loads((folder / "results.json").read_text())["test"] for folder in (one, two)]
+    tests = [read_sealed(folder / "results.json")["test"] for folder in (one, two)]
     assert tests[0] == tests[1]
 
 
@@ -160,9 +160,9 @@ def test_a_signal_saves_and_says_how_to_resume(number: int, straight: Path, tmp_
         assert process.returncode == 128 + number
         assert f"epitomic train --resume --out {out} --threads 1 --no-test\n" in errors
         assert "Traceback" not in errors
-        first = json.loads((out / "run.json").read_text())
+        first = read_sealed(out / "run.json")
         assert run(out, "--resume", recipe=["--threads", "1"]).returncode == 0
-        facts = json.loads((out / "run.json").read_text())
+        facts = read_sealed(out / "run.json")
         assert {name: facts[name] for name in first} == first
         (session,) = facts["sessions"]
         assert session.keys() == {"command", "commit", "versions", "machine", "processes", "first_step", "started"}
@@ -324,7 +324,7 @@ def test_a_network_that_fits_itself_to_the_images(tmp_path: Path, monkeypatch: p
     options = "--model.width 0.125 --epochs 1 --batch_size 32 --quiet"
     options += " --data.validation 32"
     assert run(tmp_path / "run", *options.split(), recipe=("cifar10_fast",)).returncode == 0
-    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    results = read_sealed(tmp_path / "run" / "results.json")
     assert results["test"]["images"] == results["plain"]["images"] == 96
     # The first global batch, not the initial weights, has made the whitening; learning has not changed it.
     feed = MemoryFeed(made, 32, 32, RECIPES["cifar10_fast"].augmentation, 0)
@@ -338,7 +338,7 @@ def test_a_network_that_fits_itself_to_the_images(tmp_path: Path, monkeypatch: p
 def test_the_last_epoch_is_kept_where_the_recipe_says_so(straight: Path, tmp_path: Path) -> None:
     assert run(tmp_path / "run", "--keep", "last", "--quiet").returncode == 0
     rows = list(csv.DictReader((tmp_path / "run" / "metrics.csv").open()))
-    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    results = read_sealed(tmp_path / "run" / "results.json")
     assert results["best_epoch"] == 2
     assert results["validation_error"] == float(rows[-1]["val_error"])
     assert [row["best_epoch"] for row in rows] == ["0", "1", "2"]

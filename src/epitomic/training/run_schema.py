@@ -89,7 +89,7 @@ FACTS: Schema = {
     ),
 }
 CONFIG: Schema = {
-    "model": TEXT,
+    "model": TEXT.optional(),
     "dataset": Entry(or_none(TEXT.fits), "text or null", needed=False),
     "num_classes": COUNT.optional(),
     "in_channels": COUNT.optional(),
