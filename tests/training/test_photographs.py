@@ -193,7 +193,7 @@ def whole_path(folder: Path, *recipe: str, scale: float, size: str, dim: int) ->
     assert main(["evaluate", str(out), "--data-dir", str(store), "--crops", "10"]) == 0
     transfer = ["transfer", str(out), str(source / "train"), "--train-per-class", "1", "--splits", "2"]
     assert main([*transfer, "--kernel", "both"]) == 0
-    figures = json.loads((out / "transfer.json").read_text())
+    figures = read_sealed(out / "transfer.json")
     assert {entry["kernel"] for entry in figures.values()} == {"linear", "rbf"}
     import numpy as np
 
