@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from epitomic.cli import main
+from epitomic.support.files import read_sealed
 from tests.photographs import make_folders
 from tests.training.conftest import command, run
 from tests.training.test_distributed import assert_close
