@@ -25,7 +25,7 @@ from tests.hardening.formats import Format
 SECONDS = 10.0
 MEMORY = 1 << 30  # bytes beyond the parent's own
 GOOD = ("the same", "refused", "another valid result")
-OWN = ("concurrent.futures.", "multiprocessing.", "torch", "epitomic.")  # what our own worker processes send back
+OWN = ("concurrent.futures.", "multiprocessing.", "torch", "pathlib", "epitomic.")  # what our own worker processes send back
 FORBIDDEN = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "pickle.find_class")
 
 

@@ -24,7 +24,7 @@ def count_steps(seconds: float, pace: Pace, per_epoch: int) -> int:
     """Returns how many steps fit into some seconds, at least one; the last epoch may be cut.
 
     >>> count_steps(25.0, Pace(begin=1, step=1, end=2), 8)
-    18
+    19
     """
     whole = pace.begin + (per_epoch - 1) * pace.step + pace.end
     epochs = max(0, int(seconds // whole))
