@@ -25,7 +25,8 @@ from tests.hardening.formats import Format
 SECONDS = 10.0
 MEMORY = 1 << 30  # bytes beyond the parent's own
 GOOD = ("the same", "refused", "another valid result")
-OWN = ("concurrent.futures.", "multiprocessing.", "torch", "pathlib", "epitomic.")  # what our own worker processes send back
+# What our own worker processes send back and forth.
+OWN = ("concurrent.futures.", "multiprocessing.", "torch", "pathlib", "epitomic.")
 FORBIDDEN = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "pickle.find_class")
 
 
