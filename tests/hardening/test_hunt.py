@@ -73,7 +73,7 @@ def _refuse(text: str) -> str:
 def test_the_oracle_sees_every_kind_of_harm(
     read: object, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runner, "SECONDS", 2.0)
+    monkeypatch.setattr(runner, "SECONDS", 2.0 if kind == "a hang" else 60.0)  # a busy machine is slow
     path = tmp_path / "file"
     path.write_bytes(b"sound")
     form = Format("x", path, read, lambda raw, random: raw, ("file",))  # type: ignore[arg-type]
