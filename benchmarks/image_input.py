@@ -32,6 +32,7 @@ from epitomic.data.photographs.folders import list_splits
 from epitomic.data.photographs.open import open_photographs
 from epitomic.data.photographs.prepare import prepare
 from epitomic.support.machine import timing_facts
+from epitomic.support.memory import resident_bytes
 
 
 def elsewhere(function: Callable[..., object], *arguments: object) -> None:
@@ -104,8 +105,7 @@ def watch_memory(store: Path, workers: int, batch: int) -> None:
     sizes = []
     for epoch in range(2):
         for _ in feed.stream(epoch, 0, Part()):
-            pages = int(Path("/proc/self/statm").read_text().split()[1])
-            sizes.append(pages * resource.getpagesize() / 2**20)
+            sizes.append(resident_bytes() / 2**20)
     eighths = [f"{max(part):.0f}" for part in np.array_split(sizes, 8)]
     print(f"largest resident memory in each eighth of 2 epochs of {len(feed)} batches, in MB: {', '.join(eighths)}")
 

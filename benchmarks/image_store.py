@@ -36,6 +36,7 @@ from epitomic.data.photographs.shards import Made
 from epitomic.data.photographs.store import StoreImages, read_index
 from epitomic.support.console import Progress, text_table
 from epitomic.support.machine import timing_facts
+from epitomic.support.memory import forget_peak, peak_bytes, resident_bytes
 
 CLASSES = tuple(f"n{number:08d}" for number in range(1000))
 COLUMNS = (
@@ -103,8 +104,8 @@ def watch(what: str, store: Path, count: int, seed: int) -> Result:
     images = StoreImages(store, "train") if what == "read" else None
     chosen = choose(images, count, seed) if images else []
     evict(store)
-    Path("/proc/self/clear_refs").write_text("5")  # forget the peak of the memory so far
-    memory, read, core, began = status("VmRSS"), bytes_read(), time.process_time(), time.perf_counter()
+    forget_peak()
+    memory, read, core, began = resident_bytes(), bytes_read(), time.process_time(), time.perf_counter()
     if images:
         for number in chosen:
             images.contents(number)
@@ -113,17 +114,12 @@ def watch(what: str, store: Path, count: int, seed: int) -> Result:
     seconds = time.perf_counter() - began
     result = {"seconds": seconds, "core_seconds": time.process_time() - core, "bytes_read": bytes_read() - read}
     needed = int(images.table.length[chosen].sum()) if images else read_index(store).splits["train"].table.size
-    return {**result, "bytes_needed": needed, "peak_memory_bytes": status("VmHWM") - memory}
+    return {**result, "bytes_needed": needed, "peak_memory_bytes": peak_bytes() - memory}
 
 
 def choose(images: StoreImages, count: int, seed: int) -> list[int]:
     """Returns the numbers of some images, in random order."""
     return torch.randperm(len(images), generator=torch.Generator().manual_seed(seed))[:count].tolist()
-
-
-def status(key: str) -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return 1024 * int(next(line.split()[1] for line in lines if line.startswith(key)))
 
 
 def bytes_read() -> int:

@@ -109,6 +109,33 @@ def test_input_refuses(words: list[str], says: str, tmp_path: Path, capsys: pyte
     assert main(["bench", "--input", str(tmp_path / "none")]) == 2
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+@pytest.mark.parametrize("more", [[], ["--networks"]])
+def test_no_cuda_device_is_one_line(more: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "--device", "cuda", *more]) == 2
+    told = capsys.readouterr().err
+    assert "cannot use --device cuda here" in told
+    assert told.count("\n") == 1
+
+
+def test_the_device_reaches_the_contest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The GPU is played by the meta device, which computes nothing."""
+    devices: list[torch.device] = []
+    monkeypatch.setitem(CASES, "small", SMALL)
+
+    def timed(function: object, device: torch.device) -> float:
+        devices.append(device)
+        return 1.0
+
+    monkeypatch.setattr("epitomic.bench.timing.timed", timed)
+    monkeypatch.setattr("epitomic.cli.bench.open_device", torch.device)
+    words = ["--no-compile", "--no-bfloat16", "--repetitions", "1"]
+    assert main(["bench", "--device", "meta", "--cases", "small", *words, "--out", str(tmp_path)]) == 0
+    assert set(devices) == {torch.device("meta")}
+    with (tmp_path / "bench.csv").open() as file:
+        assert {row["device"] for row in csv.DictReader(file)} == {"meta"}
+
+
 def test_unknown_names(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "--cases", "paper layer 7"]) == 2
     assert "unknown case 'paper layer 7': did you mean 'paper layer" in capsys.readouterr().err

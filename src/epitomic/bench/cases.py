@@ -13,6 +13,7 @@ from torch import Tensor
 
 from epitomic.functional import epitomic_conv2d, max_pool_conv2d
 from epitomic.geometry import Geometry
+from epitomic.support.devices import CPU
 
 FORMATS = {"contiguous": torch.contiguous_format, "channels_last": torch.channels_last}
 PAIR = "conv2d + max_pool2d"  # torch's own two calls
@@ -113,20 +114,20 @@ class Entry:
         torch.autograd.grad(self.forward(), self.inputs, self.dy)
 
 
-def enter(case: Case, contestant: Contestant) -> Entry:
-    """Makes a contestant's tensors and the function that runs it, but does not run it."""
+def enter(case: Case, contestant: Contestant, device: torch.device = CPU) -> Entry:
+    """Makes a contestant's tensors on a device and the function that runs it, but does not run it."""
     layout = FORMATS[contestant.format]
     generator = torch.Generator().manual_seed(0)
 
     dtype = getattr(torch, contestant.dtype)
 
     def normal(*shape: int) -> Tensor:
-        return torch.randn(shape, generator=generator).to(dtype)
+        return torch.randn(shape, generator=generator).to(device, dtype)
 
     x = normal(case.batch, case.in_channels, case.size, case.size).contiguous(memory_format=layout)
     x.requires_grad_(not case.first)
     dy = normal(case.batch, case.out_channels, *case.output).contiguous(memory_format=layout)
-    bias = torch.zeros(case.out_channels, dtype=dtype, requires_grad=True)
+    bias = torch.zeros(case.out_channels, dtype=dtype, device=device, requires_grad=True)
     pair = contestant.what in (PAIR, FUSED)
     filters = (case.kernel, case.kernel) if pair else case.geometry.epitome
     weight = normal(case.out_channels, case.in_channels, *filters) / (case.in_channels * case.kernel**2) ** 0.5

@@ -12,6 +12,7 @@ from epitomic.bench.peak_memory import peak_memory
 from epitomic.bench.timing import Sample, best_gemm, interleaved
 from epitomic.ops.choice import has_bfloat16_instructions
 from epitomic.support.console import Progress
+from epitomic.support.devices import CPU
 
 MODES = ("forward", "training")
 
@@ -46,6 +47,7 @@ def run_contest(
     memory: bool = False,
     compiled: bool = True,
     bfloat16: bool = True,
+    device: torch.device = CPU,
 ) -> list[LayerResult]:
     """Times the pair and each algorithm on a case, all interleaved.
 
@@ -57,8 +59,9 @@ def run_contest(
         normalize: Time the normalised layer (Eq. 3) as well.
         memory: Measure peak memory as well.
         compiled: Whether torch's pair also runs under ``torch.compile``. Its faster form counts.
-        bfloat16: Whether all of them, torch's pair included, also run in bfloat16 if the processor has instructions
-            for it.
+        bfloat16: Whether all of them, torch's pair included, also run in bfloat16 if the device has instructions for
+            it.
+        device: Where to compute. CUDA and ROCm devices are timed by their own events.
     """
     torch.compiler.reset()  # compile anew for each case: torch gives up after eight shapes
     ours = [
@@ -67,7 +70,7 @@ def run_contest(
         for norm in ((False, True) if normalize else (False,))
     ]
     ours.append(Contestant(FUSED, ""))
-    if bfloat16 and has_bfloat16_instructions():
+    if bfloat16 and _has_bfloat16(device):
         ours += [replace(c, dtype="bfloat16") for c in (Contestant(PAIR, ""), *ours)]
 
     def forms(contestant: Contestant) -> list[Contestant]:
@@ -76,7 +79,7 @@ def run_contest(
         return [replace(contestant, format=f, compiled=c) for f in FORMATS for c in ways]
 
     pair_forms = forms(Contestant(PAIR, ""))
-    entries = {form: enter(case, form) for c in (Contestant(PAIR, ""), *ours) for form in forms(c)}
+    entries = {form: enter(case, form, device) for c in (Contestant(PAIR, ""), *ours) for form in forms(c)}
     functions = {(c, "forward"): entry.inference for c, entry in entries.items()}
     functions |= {(c, "training"): entry.training for c, entry in entries.items()}
     progress.update(f"{case.name}: warming up")
@@ -84,9 +87,9 @@ def run_contest(
     def tell(done: int) -> None:
         progress.update(f"{case.name}: repetition {done} of {repetitions}", progress.done + 1)
 
-    gemm = best_gemm()
-    times = interleaved(functions, repetitions, tell)
-    gemm = max(gemm, best_gemm())
+    gemm = best_gemm(device)
+    times = interleaved(functions, repetitions, tell, device)
+    gemm = max(gemm, best_gemm(device))
 
     def faster(mode: str, candidates: list[Contestant]) -> Contestant:
         return min(candidates, key=lambda c: times[c, mode].median)
@@ -115,11 +118,16 @@ def run_contest(
                     speedup=pair_time / our_time,
                     gflops=passes * case.winograd_flops() / our_time.median / 1e9,
                     best_gemm=gemm,
-                    memory=peak_memory(case, replace(best, compiled=False)) if measure else None,
-                    pair_memory=peak_memory(case, replace(pair, compiled=False)) if measure else None,
+                    memory=peak_memory(case, replace(best, compiled=False), device) if measure else None,
+                    pair_memory=peak_memory(case, replace(pair, compiled=False), device) if measure else None,
                 )
             )
     return results
+
+
+def _has_bfloat16(device: torch.device) -> bool:
+    """Whether the device has instructions for bfloat16."""
+    return has_bfloat16_instructions() if device.type == "cpu" else torch.cuda.is_bf16_supported(False)
 
 
 def _form(contestant: Contestant) -> str:

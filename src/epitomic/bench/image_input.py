@@ -26,6 +26,7 @@ from epitomic.data.photographs.store import StoreImages
 from epitomic.models import create_model
 from epitomic.support.console import Progress
 from epitomic.support.errors import UserError
+from epitomic.support.stopwatch import timed
 
 OPEN, READ, DECODE, CROP, FEED = "open", "read", "read, decode", "read, decode, crop", "whole feed"
 STEPS = (READ, DECODE, CROP)  # those that one process does, without workers
@@ -139,23 +140,24 @@ def evict(folder: Path) -> None:
                 os.close(descriptor)
 
 
-def measure_need(network: str, crop: int, batch: int, results: Sequence[InputResult], seconds: float) -> Need:
-    """Times a training step of a network on this machine's GPU, or on its processor if there is no GPU."""
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+def measure_need(
+    network: str, crop: int, batch: int, results: Sequence[InputResult], seconds: float, device: torch.device
+) -> Need:
+    """Times a training step of a network on a device."""
     model = create_model(network, num_classes=1000, in_channels=3, image_size=crop).to(device).train()
     model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9)
     images = torch.randn(batch, 3, crop, crop, device=device).to(memory_format=torch.channels_last)
     labels = torch.randint(1000, (batch,), device=device)
-    times: list[float] = []
-    while len(times) < 2 or sum(times) < seconds:
-        began = time.perf_counter()
+
+    def step() -> None:
         F.cross_entropy(model(images), labels).backward()
         optimizer.step()
         optimizer.zero_grad()
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-        times.append(time.perf_counter() - began)
+
+    times: list[float] = []
+    while len(times) < 2 or sum(times) < seconds:
+        times.append(timed(step, device))
     return Need(network, device.type, batch / min(times), feed_core_seconds(results))
 
 

@@ -13,6 +13,7 @@ from epitomic.bench.timing import Sample, interleaved
 from epitomic.layers import MaxPoolConv2d, WinogradConv2d
 from epitomic.models import create_model
 from epitomic.support.console import Progress
+from epitomic.support.devices import CPU
 
 TORCH = "@torch"  # after a network's name: with torch's own layers in place of our fused and plain ones
 
@@ -59,26 +60,28 @@ class NetworkResult:
     share: Sample  # our time over the twin's, within each repetition
 
 
-def run_networks(pairs: Sequence[NetworkPair], *, repetitions: int, progress: Progress) -> list[NetworkResult]:
-    """Times both networks of each pair in both memory formats, all interleaved."""
-    return [_run_pair(pair, repetitions, progress) for pair in pairs]
+def run_networks(
+    pairs: Sequence[NetworkPair], *, repetitions: int, progress: Progress, device: torch.device = CPU
+) -> list[NetworkResult]:
+    """Times both networks of each pair on a device in both memory formats, all interleaved."""
+    return [_run_pair(pair, repetitions, progress, device) for pair in pairs]
 
 
-def _run_pair(pair: NetworkPair, repetitions: int, progress: Progress) -> NetworkResult:
+def _run_pair(pair: NetworkPair, repetitions: int, progress: Progress, device: torch.device) -> NetworkResult:
     title = f"{pair.ours} against {pair.twin}"
 
     def tell(done: int) -> None:
         progress.update(f"{title}: repetition {done} of {repetitions}", progress.done + 1)
 
     progress.update(f"{title}: warming up")
-    steps = {(name, f): _step(name, f, pair) for name in (pair.ours, pair.twin) for f in FORMATS}
-    times = interleaved(steps, repetitions, tell)
+    steps = {(name, f): _step(name, f, pair, device) for name in (pair.ours, pair.twin) for f in FORMATS}
+    times = interleaved(steps, repetitions, tell, device)
     ours, twin = (min(FORMATS, key=lambda f: times[name, f].median) for name in (pair.ours, pair.twin))
     a, b = times[pair.ours, ours], times[pair.twin, twin]
     return NetworkResult(pair, a * 1e3, ours, b * 1e3, twin, a / b)
 
 
-def _step(name: str, layout: str, pair: NetworkPair) -> Callable[[], None]:
+def _step(name: str, layout: str, pair: NetworkPair, device: torch.device) -> Callable[[], None]:
     torch.manual_seed(0)
     base = name.removesuffix(TORCH)
     model = create_model(base, num_classes=pair.classes, in_channels=pair.channels, image_size=pair.size).train()
@@ -86,11 +89,11 @@ def _step(name: str, layout: str, pair: NetworkPair) -> Callable[[], None]:
         for module in model.modules():
             if isinstance(module, MaxPoolConv2d | WinogradConv2d):
                 module.algorithm = "direct"  # torch's own calls
-    model = model.to(memory_format=FORMATS[layout])  # type: ignore[call-overload]
+    model = model.to(device, memory_format=FORMATS[layout])  # type: ignore[call-overload]
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9)
-    images = torch.randn(pair.batch, pair.channels, pair.size, pair.size)
+    images = torch.randn(pair.batch, pair.channels, pair.size, pair.size, device=device)
     images = images.to(memory_format=FORMATS[layout])  # `contiguous` would not change the strides of one channel
-    labels = torch.randint(pair.classes, (pair.batch,))
+    labels = torch.randint(pair.classes, (pair.batch,), device=device)
 
     def step() -> None:
         F.cross_entropy(model(images), labels).backward()

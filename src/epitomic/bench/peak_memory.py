@@ -1,4 +1,4 @@
-"""Peak memory of a training step, as the operating system reports it for a process of its own.
+"""Peak memory of a training step, as the operating system reports it for a process of its own, or the GPU.
 
 We report extra memory only: the peak, minus what any layer needs. That is the input, the parameters, the output and all
 gradients.
@@ -14,12 +14,16 @@ from dataclasses import asdict, replace
 
 import torch
 
-from epitomic.bench.cases import Case, Contestant, enter
+from epitomic.bench.cases import Case, Contestant, Entry, enter
+from epitomic.support.devices import CPU
+from epitomic.support.memory import forget_peak, knows_peak, peak_bytes, resident_bytes
 
 
-def peak_memory(case: Case, contestant: Contestant) -> int | None:
-    """Returns the peak extra bytes of one training step, or None where the system does not report them (not Linux)."""
-    if not os.access("/proc/self/clear_refs", os.W_OK):
+def peak_memory(case: Case, contestant: Contestant, device: torch.device = CPU) -> int | None:
+    """Returns the peak extra bytes of one training step, or None where nobody reports them."""
+    if device.type == "cuda":
+        return _measure_gpu(case, contestant, device)
+    if device.type != "cpu" or not knows_peak():
         return None
     # Freed blocks return to the system at once, so the resident set holds only what is alive.
     environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "131072", "MALLOC_TRIM_THRESHOLD_": "131072"}
@@ -29,6 +33,15 @@ def peak_memory(case: Case, contestant: Contestant) -> int | None:
     return int(subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout)
 
 
+def _measure_gpu(case: Case, contestant: Contestant, device: torch.device) -> int:
+    entry = enter(case, contestant, device)
+    entry.training()  # loads kernels and their workspaces
+    torch.cuda.reset_peak_memory_stats(device)
+    before = torch.cuda.memory_allocated(device)
+    entry.training()
+    return torch.cuda.max_memory_allocated(device) - before - _results(entry)
+
+
 def _measure(case: Case, contestant: Contestant) -> int:
     # A small case first: libraries load and threads start before we measure. The epitomic layer runs it too, because
     # our pair leaves small cases to torch, and the first call of our operator imports a hundred megabytes of torch.
@@ -36,17 +49,15 @@ def _measure(case: Case, contestant: Contestant) -> int:
     for one in (contestant, replace(contestant, what="auto", dtype="float32")):
         enter(small, one).training()
     entry = enter(case, contestant)
-    with open("/proc/self/clear_refs", "w") as file:
-        file.write("5")  # resets the peak
-    before = _status("VmRSS")
+    forget_peak()
+    before = resident_bytes()
     entry.training()
-    results = sum(t.numel() * t.element_size() for t in (*entry.inputs, entry.dy))
-    return _status("VmHWM") - before - results
+    return peak_bytes() - before - _results(entry)
 
 
-def _status(key: str) -> int:
-    with open("/proc/self/status") as file:
-        return next(int(line.split()[1]) * 1024 for line in file if line.startswith(key + ":"))
+def _results(entry: Entry) -> int:
+    """Returns the bytes of the output and of all gradients."""
+    return sum(t.numel() * t.element_size() for t in (*entry.inputs, entry.dy))
 
 
 if __name__ == "__main__":

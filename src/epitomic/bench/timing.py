@@ -7,9 +7,13 @@ import statistics
 import time
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import torch
+
+from epitomic.support.devices import CPU
+from epitomic.support.stopwatch import timed
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -50,7 +54,10 @@ class Sample:
 
 
 def interleaved(
-    functions: Mapping[Key, Callable[[], object]], repetitions: int, tell: Callable[[int], object] = lambda done: None
+    functions: Mapping[Key, Callable[[], object]],
+    repetitions: int,
+    tell: Callable[[int], object] = lambda done: None,
+    device: torch.device = CPU,
 ) -> dict[Key, Sample]:
     """Times each function in turn, once in each repetition, after a first repetition that does not count.
 
@@ -58,6 +65,7 @@ def interleaved(
         functions: What to time.
         repetitions: How many times to time each.
         tell: Called after each repetition with the number of repetitions so far.
+        device: Where the functions compute, which decides how they are timed (`support.stopwatch`).
 
     Returns:
         The seconds of each function.
@@ -69,10 +77,9 @@ def interleaved(
             gc.collect()
             gc.disable()  # a collection in the middle would count for the function that it falls into
             for name, function in functions.items():
-                start = time.perf_counter()
-                function()
+                seconds = timed(function, device)
                 if repetition:
-                    times[name].append(time.perf_counter() - start)
+                    times[name].append(seconds)
             if repetition:
                 tell(repetition)
     finally:
@@ -81,14 +88,14 @@ def interleaved(
     return {name: Sample(tuple(values)) for name, values in times.items()}
 
 
-def best_gemm(seconds: float = 0.5) -> float:
-    """Returns the best float32 GFLOP/s that a matrix product reaches on this machine now."""
-    best = 0.0
-    for n in (512, 1024, 2048):
-        a, b, out = torch.randn(n, n), torch.randn(n, n), torch.empty(n, n)
-        torch.mm(a, b, out=out)
-        end = time.perf_counter() + seconds / 3
-        while (start := time.perf_counter()) < end:
-            torch.mm(a, b, out=out)
-            best = max(best, 2 * n**3 / (time.perf_counter() - start) / 1e9)
+def best_gemm(device: torch.device = CPU, seconds: float = 0.5) -> float:
+    """Returns the best float32 GFLOP/s that a matrix product reaches on this device now."""
+    best, sizes = 0.0, (512, 1024, 2048) if device.type == "cpu" else (2048, 4096, 8192)
+    for n in sizes:
+        a, b, out = (torch.randn(n, n, device=device) for _ in range(3))
+        multiply = partial(torch.mm, a, b, out=out)
+        multiply()
+        end = time.perf_counter() + seconds / len(sizes)
+        while time.perf_counter() < end:
+            best = max(best, 2 * n**3 / timed(multiply, device) / 1e9)
     return best

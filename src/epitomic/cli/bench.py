@@ -3,13 +3,14 @@
     epitomic bench                                      the layers of the tables, with the fastest algorithm
     epitomic bench --algorithms native winograd         the native kernel, and torch calls only
     epitomic bench --networks epitomic_small            a training step of whole networks
+    epitomic bench --device cuda                        the layers on a GPU
     epitomic bench --input data/imagenet                the input: images/s of a store, and the cores that it takes
 
 All contestants run in one process. Each repetition times every contestant once, and ratios are taken within the
 repetition. Both sides run in contiguous and in channels_last memory, and the faster time of each side counts. Torch's
-two calls also run under torch.compile. On a processor with bfloat16 instructions everything also runs in bfloat16;
+two calls also run under torch.compile. On a device with bfloat16 instructions everything also runs in bfloat16;
 speed-ups are always over torch's float32. The row max_pool_conv2d is conv2d + max_pool2d computed by our kernel.
-NAME@torch is the network NAME with torch's own layers.
+NAME@torch is the network NAME with torch's own layers. On CUDA and ROCm, events of the device take the times.
 
 --input times one process that opens a store, reads, decodes and crops its images. It then times the whole feed with 1,
 2, 4, ... worker processes, up to one per core. Both run with the files in memory (warm) and after the system has
@@ -42,7 +43,9 @@ from epitomic.bench.table import (
 from epitomic.models import list_models
 from epitomic.ops.choice import ALGORITHMS
 from epitomic.ops.library import why_not_native
+from epitomic.ops.triton.served import TRITON, why_no_triton
 from epitomic.support.console import Progress
+from epitomic.support.devices import allow_tf32, device_name, open_device
 from epitomic.support.errors import UserError, unknown
 from epitomic.support.machine import timing_facts
 from epitomic.support.options import whole
@@ -69,6 +72,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--threads", type=whole(1), default=torch.get_num_threads(), metavar="N", help="threads of torch"
+    )
+    parser.add_argument(
+        "--device", metavar="NAME", help="device to time, such as cuda:1 or mps (default: cpu; with --input auto)"
+    )
+    parser.add_argument(
+        "--tf32", action="store_true", help="let both sides multiply float32 in TF32 on CUDA (default: neither)"
     )
     parser.add_argument("--no-compile", action="store_true", help="run torch's two calls without torch.compile only")
     parser.add_argument("--no-bfloat16", action="store_true", help="run everything in float32 only")
@@ -107,17 +116,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Runs the benchmark, prints its table and writes its files."""
     args.repetitions = args.repetitions or (3 if args.input else 7)
+    device = open_device(args.device or ("auto" if args.input else "cpu"))
+    allow_tf32(device, "tf32" if args.tf32 else "32-true")
     if args.input:
-        return _run_input(args)
+        return _run_input(args, device)
     cases = args.cases or list(CASES)
     _check_names("case", cases, CASES)
     _check_names("algorithm", args.algorithms, ALGORITHMS)
     _check_names("network", args.networks or (), {pair.ours for pair in NETWORK_PAIRS})
-    reason = why_not_native(torch.float32, torch.device("cpu")) if "native" in args.algorithms else None
-    if reason:
-        raise UserError(f"--algorithms native: {reason}")
+    for algorithm in args.algorithms:
+        reason = why_not_native(torch.float32, device) if algorithm == "native" else None
+        reason = why_no_triton(device) if algorithm in TRITON else reason
+        if reason:
+            raise UserError(f"--algorithms {algorithm}: {reason}")
     torch.set_num_threads(args.threads)
-    return _run_layers(args, cases) if args.networks is None else _run_networks(args)
+    return _run_layers(args, cases, device) if args.networks is None else _run_networks(args, device)
+
+
+def _facts(device: torch.device) -> dict[str, str]:
+    """Returns the facts beside each timing; a GPU has its name there, too."""
+    return timing_facts() | ({} if device.type == "cpu" else {"device": device_name(device)})
 
 
 def _check_names(kind: str, names: Iterable[str], known: Iterable[str]) -> None:
@@ -126,8 +144,8 @@ def _check_names(kind: str, names: Iterable[str], known: Iterable[str]) -> None:
             raise unknown(kind, name, known)
 
 
-def _run_layers(args: argparse.Namespace, names: list[str]) -> int:
-    facts, results, grown = timing_facts(), [], []
+def _run_layers(args: argparse.Namespace, names: list[str], device: torch.device) -> int:
+    facts, results, grown = _facts(device), [], []
     growth = growth_cases() if args.growth else []
     with Progress(args.repetitions * (len(names) + len(growth))) as progress:
         for name in names:
@@ -140,6 +158,7 @@ def _run_layers(args: argparse.Namespace, names: list[str]) -> int:
                 memory=not args.no_memory,
                 compiled=not args.no_compile,
                 bfloat16=not args.no_bfloat16,
+                device=device,
             )
         for case in growth:
             grown += run_contest(
@@ -149,6 +168,7 @@ def _run_layers(args: argparse.Namespace, names: list[str]) -> int:
                 progress=progress,
                 compiled=not args.no_compile,
                 bfloat16=not args.no_bfloat16,
+                device=device,
             )
     print(layer_table(results))
     if grown:
@@ -164,11 +184,11 @@ def _run_layers(args: argparse.Namespace, names: list[str]) -> int:
     return 0
 
 
-def _run_networks(args: argparse.Namespace) -> int:
-    facts = timing_facts()
+def _run_networks(args: argparse.Namespace, device: torch.device) -> int:
+    facts = _facts(device)
     pairs = [pair for pair in NETWORK_PAIRS if not args.networks or pair.ours in args.networks]
     with Progress(args.repetitions * len(pairs)) as progress:
-        results = run_networks(pairs, repetitions=args.repetitions, progress=progress)
+        results = run_networks(pairs, repetitions=args.repetitions, progress=progress, device=device)
     print(network_table(results))
     if args.out:
         save_networks(results, args.out / "networks.csv", facts)
@@ -176,7 +196,7 @@ def _run_networks(args: argparse.Namespace) -> int:
     return 0
 
 
-def _run_input(args: argparse.Namespace) -> int:
+def _run_input(args: argparse.Namespace, device: torch.device) -> int:
     from epitomic.bench import image_input
     from epitomic.data.photographs.store import read_index
     from epitomic.support.images import need_images
@@ -186,7 +206,7 @@ def _run_input(args: argparse.Namespace) -> int:
     need_images()
     crop = args.crop or min(220, read_index(args.input).size)
     torch.set_num_threads(args.threads)
-    facts, workers = timing_facts(), image_input.worker_counts(os.cpu_count() or 1)
+    facts, workers = _facts(device), image_input.worker_counts(os.cpu_count() or 1)
     with Progress(image_input.timings(workers, args.repetitions) + len(names)) as progress:
         results = image_input.run_input(
             args.input,
@@ -199,7 +219,7 @@ def _run_input(args: argparse.Namespace) -> int:
         needs = []
         for name in names:
             progress.update(f"a training step of {name}")
-            needs.append(image_input.measure_need(name, crop, 32, results, args.seconds))
+            needs.append(image_input.measure_need(name, crop, 32, results, args.seconds, device))
             progress.update("", progress.done + 1)
     print(input_table(results))
     if not image_input.can_evict():

@@ -7,6 +7,7 @@ import torch
 from epitomic.support.errors import UserError
 from epitomic.support.machine import processor
 
+CPU = torch.device("cpu")
 ACCELERATORS = ("auto", "cpu", "cuda", "mps")
 
 
