@@ -38,7 +38,7 @@ from epitomic.training.checkpoint import Checkpoints
 from epitomic.training.optimizer import create_optimizer
 from epitomic.training.recipe import Optimizer, Recipe, Schedule
 from epitomic.training.recipes import get_recipe
-from epitomic.training.run_folder import RunFolder
+from epitomic.training.run_folder import CHOICES, RunFolder
 from epitomic.training.schedule import LearningRate
 from epitomic.training.state import State
 from tests.hardening import mutators
@@ -101,6 +101,7 @@ def _run_files(folder: Path) -> Iterator[Format]:
     recipe = get_recipe("digits")
     run = RunFolder(folder)
     run.begin(recipe, processes=1, first_step=0, images="x")
+    run.write_choices({"forward 8 x 8": "winograd", "backward 8 x 8": "direct"})
     run.write_metrics([[epoch, 20 * epoch, 0.1, 1.0, 0.5, 1.0, 0.4, 0.1, epoch] for epoch in range(3)])
     model = create_model("epitomic_small", image_size=8, width=0.25)
     standardize = {"mean": [0.3], "std": [0.4]}
@@ -137,6 +138,13 @@ def _run_files(folder: Path) -> Iterator[Format]:
     yield Format("config.json of weights", folder / "config.json", weights, mutators.damaged, ("config.json",))
     other = (folder / "config.json", weights, mutators.hostile_json, ("config.json", "model.safetensors"))
     yield Format("config.json of weights, resealed", *other, open=True)
+    choices = folder / CHOICES
+
+    def chosen() -> str:
+        return digest(RunFolder(folder).read_choices())
+
+    for change, what in ((mutators.damaged, ""), (mutators.hostile_json, ", resealed")):
+        yield Format(f"{choices.name}{what}", choices, chosen, change, (choices.name,), open=bool(what))
     metrics = folder / "metrics.csv"
     yield Format("metrics.csv", metrics, everything, mutators.damaged, ("metrics.csv",))
     path = folder / "model.safetensors"
