@@ -61,7 +61,27 @@ struct Canvas {
   }
 };
 
-// Transforms back along the height and adds the result to the pixels that the patches were read from.
+// Transforms one patch back along the height and adds it to its pixels. With EDGE, some rows are outside of the image.
+template <int V, int P, bool DATA, bool EDGE>
+INLINE void fold_patch(const float* map, const Geometry& g, const Canvas& canvas, float* to, Inside rows,
+                       Inside columns, float mean, const float* z, int64_t panel, int64_t plane) {
+  for (int64_t c = 0; c < canvas.channels; c += LANES) {
+    const float* from = z + c / PANEL * panel + c % PANEL;
+    int64_t there = canvas.channels - c;
+    for (int64_t j = columns.first; j < columns.last; j++) {
+      Vec points[V], column[P];
+      UNROLL for (int i = 0; i < V; i++) points[i] = load(from + (i * g.pw + j) * plane);
+      gather<V, P, DATA>(map, points, column);
+      UNROLL for (int i = 0; i < P; i++) {
+        if (EDGE && (i < rows.first || i >= rows.last)) continue;
+        float* pixel = to + j * canvas.pixel + i * canvas.row + c;
+        store(pixel, load(pixel, there) + (column[i] - mean), there);
+      }
+    }
+  }
+}
+
+// The same for the patches of a block.
 template <int V, int P, bool DATA>
 void fold_block(const EpitomicProblem& p, const Geometry& g, const Canvas& canvas, Block block, const float* means,
                 const float* z, int64_t plane) {
@@ -69,22 +89,13 @@ void fold_block(const EpitomicProblem& p, const Geometry& g, const Canvas& canva
   for (int64_t b = 0; b < block.count; b++, at.next()) {
     int64_t top = at.i * p.stride[0] - p.before[0], left = at.j * p.stride[1] - p.before[1];
     Inside rows(top, P, p.h), columns(left, g.pw, p.w);
-    bool whole = rows.all(P);
-    for (int64_t c = 0; c < canvas.channels; c += LANES) {
-      const float* from = z + (c / PANEL * block.count + b) * PANEL + c % PANEL;
-      int64_t there = canvas.channels - c;
-      for (int64_t j = columns.first; j < columns.last; j++) {
-        Vec points[V], column[P];
-        UNROLL for (int i = 0; i < V; i++) points[i] = load(from + (i * g.pw + j) * plane);
-        gather<V, P, DATA>(p.patch_map[0], points, column);
-        float* to = canvas.data + ((at.n * p.h + top) * p.w + left + j) * canvas.pixel + c;
-        UNROLL for (int i = 0; i < P; i++) {
-          if (!whole && (i < rows.first || i >= rows.last)) continue;
-          float* pixel = to + i * canvas.row;
-          store(pixel, load(pixel, there) + (column[i] - means[b]), there);
-        }
-      }
-    }
+    float* to = canvas.data + ((at.n * p.h + top) * p.w + left) * canvas.pixel;
+    const float *map = p.patch_map[0], *from = z + b * PANEL;
+    int64_t panel = block.count * PANEL;
+    if (rows.all(P))
+      fold_patch<V, P, DATA, false>(map, g, canvas, to, rows, columns, means[b], from, panel, plane);
+    else
+      fold_patch<V, P, DATA, true>(map, g, canvas, to, rows, columns, means[b], from, panel, plane);
   }
 }
 

@@ -17,47 +17,88 @@ struct Winner {
   }
 };
 
+// The partial results of a patch (products.h), before the transform along the height.
+struct Partial {
+  const float* data;
+  int64_t panel, plane;  // floats from one panel of outputs, and one plane, to the next
+  int64_t wide;          // planes of each row of points
+
+  const float* at(int64_t column, int64_t output) const {
+    return data + output / PANEL * panel + output % PANEL + column * plane;
+  }
+};
+
+// Column `j` of a patch's responses, for one vector of outputs.
+template <int V, int D>
+INLINE void responses_of(const float* map, const Partial& z, int64_t j, int64_t output, Vec (&column)[D]) {
+  Vec points[V];
+  UNROLL for (int i = 0; i < V; i++) points[i] = load(z.at(i * z.wide + j, output));
+  gather<V, D, false>(map, points, column);
+}
+
+// Keeps the best response of a patch. With SQUARE, the window is D x D and whole: the responses stay in registers.
+template <int V, int D, bool SQUARE>
+INLINE void match_patch(const EpitomicProblem& p, const Geometry& g, const EpitomicTensors& t, Block panels,
+                        int64_t patch, Inside rows, Inside columns, const Partial& z) {
+  const int64_t wide = SQUARE ? D : g.dw, window = SQUARE ? D * D : g.window, padded = g.k_panels * PANEL;
+  const bool whole = SQUARE || (rows.all(D) && columns.all(wide));
+  if (SQUARE) columns.first = 0, columns.last = D;
+  int64_t first = panels.first * PANEL, end = min(first + panels.count * PANEL, g.k);
+  for (int64_t k = first; k < end; k += LANES) {
+    Vec responses[SQUARE ? D * D : D * 8];
+    UNROLL for (int64_t j = columns.first; j < columns.last; j++) {
+      Vec column[D];
+      responses_of<V, D>(p.output_map[0], z, j, k - first, column);
+      UNROLL for (int i = 0; i < D; i++) responses[i * wide + j] = column[i];
+    }
+    if (t.gain) UNROLL for (int64_t i = 0; i < window; i++) responses[i] *= load(t.gain + i * padded + k);
+    int64_t start = whole ? 0 : rows.first * wide + columns.first;
+    Winner winner = {responses[start], broadcast((int32_t)start)};
+    if (whole)
+      UNROLL for (int64_t i = 1; i < window; i++) winner.meet(responses[i], i);
+    else
+      for (int64_t i = rows.first; i < rows.last; i++)
+        for (int64_t j = columns.first; j < columns.last; j++) winner.meet(responses[i * wide + j], i * wide + j);
+    int64_t to = patch * g.k + k, there = g.k - k;
+    store(t.y + to, t.bias ? winner.best + load(t.bias + k) : winner.best, there);
+    store_positions(t.positions + to, winner.where, there);
+  }
+}
+
+// Keeps all responses of a patch, whose first one is pixel (top, left) of image n.
+template <int V, int D>
+INLINE void keep_patch(const EpitomicProblem& p, const Geometry& g, const EpitomicTensors& t, Block panels,
+                       int64_t n, int64_t top, int64_t left, Inside rows, Inside columns, const Partial& z) {
+  int64_t row = p.responses[1] * g.k, first = panels.first * PANEL, end = min(first + panels.count * PANEL, g.k);
+  float* y = t.y + (n * p.responses[0] + top) * row + left * g.k;
+  for (int64_t k = first; k < end; k += LANES) {
+    Vec bias = t.bias ? load(t.bias + k) : Vec{};
+    for (int64_t j = columns.first; j < columns.last; j++) {
+      Vec column[D];
+      responses_of<V, D>(p.output_map[0], z, j, k - first, column);
+      UNROLL for (int i = 0; i < D; i++)
+        if (i < rows.last) store(y + i * row + j * g.k + k, column[i] + bias, g.k - k);
+    }
+  }
+}
+
 // Transforms along the height, then keeps the best response of each patch or all of them.
 template <int V, int D>
 void match_block(const EpitomicProblem& p, const Geometry& g, const EpitomicTensors& t, Block block, Block panels,
                  const float* z, int64_t plane) {
-  int64_t padded = g.k_panels * PANEL, first = panels.first * PANEL, end = first + panels.count * PANEL;
+  constexpr bool FITS = D <= 4;  // whether the responses of a square window fit the registers
   Walk at(g, block);
   for (int64_t b = 0; b < block.count; b++, at.next()) {
     int64_t top = at.i * p.stride[0] - p.skipped[0], left = at.j * p.stride[1] - p.skipped[1];
     Inside rows(top, D, p.responses[0]), columns(left, g.dw, p.responses[1]);
-    bool whole = rows.all(D) && columns.all(g.dw);
     CHECK(rows.first < rows.last && columns.first < columns.last);
-    for (int64_t k = first; k < min(end, g.k); k += LANES) {
-      const float* from = z + ((k / PANEL - panels.first) * block.count + b) * PANEL + k % PANEL;
-      int64_t there = g.k - k;
-      Vec bias = t.bias ? load(t.bias + k) : Vec{}, responses[D * 8];
-      for (int64_t j = columns.first; j < columns.last; j++) {
-        Vec points[V], column[D];
-        UNROLL for (int i = 0; i < V; i++) points[i] = load(from + (i * g.dw + j) * plane);
-        gather<V, D, false>(p.output_map[0], points, column);
-        if (p.all) {
-          float* to = t.y + ((at.n * p.responses[0] + top) * p.responses[1] + left + j) * g.k + k;
-          UNROLL for (int i = 0; i < D; i++)
-            if (i < rows.last) store(to + i * p.responses[1] * g.k, column[i] + bias, there);
-        } else {
-          UNROLL for (int i = 0; i < D; i++) responses[i * g.dw + j] = column[i];
-        }
-      }
-      if (p.all) continue;
-      if (t.gain)
-        for (int64_t i = 0; i < g.window; i++) responses[i] *= load(t.gain + i * padded + k);
-      int64_t start = rows.first * g.dw + columns.first;
-      Winner winner = {responses[start], broadcast((int32_t)start)};
-      if (whole)
-        for (int64_t i = 1; i < g.window; i++) winner.meet(responses[i], i);
-      else
-        for (int64_t i = rows.first; i < rows.last; i++)
-          for (int64_t j = columns.first; j < columns.last; j++) winner.meet(responses[i * g.dw + j], i * g.dw + j);
-      int64_t to = (block.first + b) * g.k + k;
-      store(t.y + to, winner.best + bias, there);
-      store_positions(t.positions + to, winner.where, there);
-    }
+    Partial partial = {z + b * PANEL, block.count * PANEL, plane, g.dw};
+    if (p.all)
+      keep_patch<V, D>(p, g, t, panels, at.n, top, left, rows, columns, partial);
+    else if (FITS && g.dw == D && rows.all(D) && columns.all(D))
+      match_patch<V, D, FITS>(p, g, t, panels, block.first + b, rows, columns, partial);
+    else
+      match_patch<V, D, false>(p, g, t, panels, block.first + b, rows, columns, partial);
   }
 }
 

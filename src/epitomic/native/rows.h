@@ -44,7 +44,7 @@ INLINE void transform_patch(const Taps& high, const float* wide, const float* x,
         if (!EDGE || (j >= columns.first && j < columns.last))
           sums[j] += high.weights[r] * pixels<CENTRED>(x + high.rows[r] + j * pixel + at, there, mean);
     evaluate<V, P, DATA>(wide, sums, points);
-    float* to = out.data + at / PANEL * out.panel + at % PANEL;
+    float* to = out.data + (out.in_rows ? at : at / PANEL * out.panel + at % PANEL);
     UNROLL for (int t = 0; t < V; t++) store(to + t * out.plane, points[t]);
   }
 }
@@ -86,20 +86,28 @@ INLINE Image gradient_image(const EpitomicProblem& p, const Geometry& g, const E
           p.output_map[1], nullptr};
 }
 
+// The rows of a patch that lie in the image and have a coefficient.
+INLINE Taps taps_of(const Image& image, const float* high, int64_t top) {
+  Inside rows(top, image.size[0], image.h);
+  Taps taps = {};
+  for (int64_t i = rows.first; i < rows.last; i++) {
+    if (high[i] == 0) continue;
+    taps.rows[taps.count] = i * image.w * image.c;
+    taps.weights[taps.count++] = high[i];
+  }
+  return taps;
+}
+
 // One row of points of an image, for the given channels.
 INLINE void image_row(const Geometry& g, const Image& image, Block block, Block channels, int64_t vh, Factor out) {
   const float* high = image.high + vh * image.size[0];
-  int64_t row = image.w * image.c;
+  Taps taps = {};
+  int64_t row_of_taps = -1;
   Walk at(g, block);
   for (int64_t b = 0; b < block.count; b++, at.next(), out.data += out.row) {
     int64_t top = at.i * image.stride[0] - image.before[0], left = at.j * image.stride[1] - image.before[1];
-    Inside rows(top, image.size[0], image.h), columns(left, image.size[1], image.w);
-    Taps taps = {};
-    for (int64_t i = rows.first; i < rows.last; i++) {
-      taps.rows[taps.count] = i * row;
-      taps.weights[taps.count] = high[i];
-      taps.count += high[i] != 0;
-    }
+    if (at.i != row_of_taps) taps = taps_of(image, high, top), row_of_taps = at.i;
+    Inside columns(left, image.size[1], image.w);
     const float* x = image.data + ((at.n * image.h + top) * image.w + left) * image.c + channels.first;
     float mean = image.means ? image.means[block.first + b] : 0;
     PATCH_POINTS[g.vw][image.map[1]](taps, image.wide, x, image.c, columns, mean, channels.count, out);
