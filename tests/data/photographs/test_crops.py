@@ -72,6 +72,8 @@ def test_the_chosen_images_of_a_batch_are_mirrored() -> None:
 
 def test_choices_are_a_function_of_seed_epoch_and_sample() -> None:
     assert choose(1, 2, 3) == choose(1, 2, 3)
+    zoomed, cut = choose(1, 2, 3), choose(1, 2, 3, zoomed=False)
+    assert (cut.top, cut.left, cut.flip, cut.noise) == (zoomed.top, zoomed.left, zoomed.flip, zoomed.noise)
     assert len({choose(*key) for key in ((1, 2, 3), (2, 2, 3), (1, 3, 3), (1, 2, 4))}) == 4
 
 

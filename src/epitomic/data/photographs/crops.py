@@ -42,11 +42,16 @@ class Choice:
     aspect: float = 0.5  # place of the crop's aspect between 3:4 and 4:3, 0 to 1
 
 
-def choose(seed: int, epoch: int, sample: int) -> Choice:
-    """Draws the choices for an image; the same arguments give the same choices."""
+def choose(seed: int, epoch: int, sample: int, zoomed: bool = True) -> Choice:
+    """Draws the choices for an image; the same arguments give the same choices.
+
+    Area and aspect, which come last, are drawn only for ``zoomed`` crops, to save time.
+    """
     draws = generator("photograph", seed, epoch, sample)
     top, left, flip = torch.rand(3, generator=draws, dtype=torch.float64).tolist()
     first, second, third = torch.randn(3, generator=draws).tolist()
+    if not zoomed:
+        return Choice(top, left, flip < 0.5, (first, second, third))
     area, aspect = torch.rand(2, generator=draws, dtype=torch.float64).tolist()
     return Choice(top, left, flip < 0.5, (first, second, third), area, aspect)
 

@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -118,8 +119,16 @@ class Table:
 
     def place(self, index: int) -> tuple[int, int, int, int]:
         """Returns shard, offset, length and CRC-32 of an image."""
-        shard, offset, length, crc = (c.numpy()[index] for c in (self.shard, self.offset, self.length, self.crc))
-        return int(shard), int(offset), int(length), int(crc)
+        shard, offset, length, crc = self._places
+        return shard.item(index), offset.item(index), length.item(index), crc.item(index)
+
+    @cached_property
+    def _places(self) -> tuple[Any, Any, Any, Any]:
+        """The columns of `place` as NumPy arrays, whose items take a fiftieth of the time of a tensor's."""
+        return self.shard.numpy(), self.offset.numpy(), self.length.numpy(), self.crc.numpy()
+
+    def __getstate__(self) -> dict[str, Tensor]:
+        return {key: getattr(self, key) for key in TYPES}  # the arrays share the memory of the tensors
 
     def name_of(self, index: int) -> str:
         """Returns the name of an image, such as ``"n01440764/n01440764_10026.JPEG"``."""
