@@ -31,6 +31,7 @@ from epitomic.data.small.idx import read_idx
 from epitomic.models import create_model, from_pretrained, save_pretrained
 from epitomic.reproduction.transfer_table import transfer_table
 from epitomic.support.files import read_sealed, write_sealed
+from epitomic.support.machine import describe_facts, short_commit
 from epitomic.support.options import to_dict
 from epitomic.support.tensorfile import load_tensors, save_tensors
 from epitomic.training import checkpoint
@@ -126,6 +127,7 @@ def _run_files(folder: Path) -> Iterator[Format]:
             found.seed,
         ]
         parts += [found.model_name, found.dataset, found.finished, found.standardize.mean]
+        parts += [describe_facts([found.facts]), short_commit(found.facts)]
         return digest(parts)
 
     def weights() -> str:

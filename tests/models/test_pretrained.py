@@ -105,8 +105,9 @@ def test_errors_name_the_file(tmp_path: Path) -> None:
     for text, message in (
         ("[]", "not a JSON object"),
         ("{", "cannot read"),
-        ("{}", "names no model"),
-        ('{"model": "nothing"}', "unknown model"),
+        ("{}", "has no entries"),
+        ('{"library": "epitomic"}', "names no model"),
+        ('{"model": "nothing"}', r"config\.json: unknown model"),
         ('{"model": "epitomic_small", "image_size": "x"}', "image_size"),
         ('{"model": "epitomic_small", "image_size": 8, "width": 0.5}', "another network"),
     ):

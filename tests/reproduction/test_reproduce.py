@@ -125,7 +125,7 @@ def test_a_run_that_fails_is_told_and_the_others_go_on(tmp_path: Path, capsys: p
     assert reproduce(tmp_path, "--seeds", "1") == 1
     shown = capsys.readouterr().out
     assert "epitomic_small-0 failed: exit status 2" in shown
-    assert "recipe.json has no setting" in shown
+    assert "recipe.json is damaged: it has no entries" in shown
     assert is_kept(tmp_path / "kept" / "maxpool_small-0")
 
 

@@ -21,11 +21,10 @@ from epitomic.bench.timing import Sample
 from epitomic.data.feed import Part
 from epitomic.data.photographs.crops import Photographs, choose, random_crop
 from epitomic.data.photographs.feed import PhotographFeed
-from epitomic.data.photographs.open import open_photographs
+from epitomic.data.photographs.open import check_crop, open_photographs
 from epitomic.data.photographs.store import StoreImages
 from epitomic.models import create_model
 from epitomic.support.console import Progress
-from epitomic.support.errors import UserError
 from epitomic.support.stopwatch import timed
 
 OPEN, READ, DECODE, CROP, FEED = "open", "read", "read, decode", "read, decode, crop", "whole feed"
@@ -74,8 +73,7 @@ def run_input(
         progress: Shows what is being timed.
     """
     images = StoreImages(store, "train")
-    if crop > images.size:
-        raise UserError(f"--crop {crop} does not fit: the short side of the images is {images.size} pixels")
+    check_crop("--crop", crop, images.size, store)
     config = Photographs(crop=crop, size=images.size)
     batch = min(BATCH, len(images))
     feeds = [open_photographs("photographs", store, config, batch_size=batch, seed=0, workers=n) for n in workers]

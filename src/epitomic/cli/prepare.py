@@ -18,7 +18,7 @@ import sys
 from pathlib import Path
 
 from epitomic.support.errors import UserError
-from epitomic.support.images import SUBSAMPLINGS, SUFFIXES, need_images
+from epitomic.support.images import LONGEST_SIDE, SUBSAMPLINGS, SUFFIXES, need_images
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +60,7 @@ def _part(text: str) -> tuple[int, int]:
 
 def run(args: argparse.Namespace) -> int:
     """Prepares the store and prints what it holds."""
-    for option, minimum, maximum in (("size", 1, 65500), ("quality", 1, 100), ("workers", 1, 4096)):
+    for option, minimum, maximum in (("size", 1, LONGEST_SIDE), ("quality", 1, 100), ("workers", 1, 4096)):
         value = getattr(args, option)
         if value is not None and not minimum <= value <= maximum:
             raise UserError(f"--{option} must be from {minimum} to {maximum}, got {value}")

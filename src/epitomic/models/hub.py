@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from epitomic.support.errors import UserError
+from epitomic.support.errors import UserError, first_line
 
 PREFIX = "hf://"
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
@@ -73,13 +73,9 @@ def hub_errors(repository: str, revision: str | None = None) -> Iterator[None]:
         problem = "is neither a folder here nor in the hub's cache, and the hub does not answer"
         raise UserError(f"{repository} {problem}") from None
     except errors.EntryNotFoundError as error:
-        raise UserError(f"{repository} on the hub is no network of epitomic: {_first_line(error)}") from None
+        raise UserError(f"{repository} on the hub is no network of epitomic: {first_line(error)}") from None
     except errors.RepositoryNotFoundError:
         hint = "if it is private, log in by `hf auth login`"
         raise UserError(f"{repository} is neither a folder here nor a network on the hub; {hint}") from None
     except (errors.HfHubHTTPError, errors.HFValidationError, errors.LocalTokenNotFoundError, OSError) as error:
-        raise UserError(f"{repository} on the hub: {_first_line(error)}") from None
-
-
-def _first_line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise UserError(f"{repository} on the hub: {first_line(error)}") from None

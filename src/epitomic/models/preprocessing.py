@@ -58,7 +58,10 @@ class PretrainedConfig(Mapping[str, Any]):
     def read(cls, entries: Mapping[str, Any], options: Mapping[str, Any]) -> PretrainedConfig:
         """Reads the entries of ``config.json``; ``options`` are those of the network, which may have other classes."""
         count, channels = int(options["num_classes"]), int(options["in_channels"])
-        names = [str(name) for name in entries.get("classes") or ()]
+        names = entries.get("classes") or []
+        if not isinstance(names, list | tuple):
+            raise ValueError(f"its 'classes' must be a list of names, got {str(names)[:60]}")
+        names = [str(name) for name in names]
         if count != entries.get("num_classes"):
             names = []  # a new last layer: the names are those of the old one
         standardize, photographs = entries.get("standardize"), entries.get("photographs")

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from epitomic.models.hub import PREFIX, download, repository_of
 from epitomic.models.preprocessing import Preprocessing, PretrainedConfig
 from epitomic.models.registry import build_model, model_options
-from epitomic.support.errors import UserError
+from epitomic.support.errors import UserError, first_line
 from epitomic.support.files import read_sealed, write_sealed
 from epitomic.support.tensorfile import load_tensors, save_tensors
 
@@ -93,7 +93,7 @@ def from_pretrained(name: str | Path, *, revision: str | None = None) -> nn.Modu
     try:
         model = build_model(model_name, options)
     except (UserError, TypeError, ValueError, RuntimeError, OverflowError) as error:
-        raise UserError(f"{folder / CONFIG} does not describe a network: {error}") from None
+        raise UserError(f"{folder / CONFIG} does not describe a network: {first_line(error)}") from None
     load_weights(model, folder)
     return model.eval()
 
@@ -107,7 +107,10 @@ def read_config(folder: Path) -> tuple[str, dict[str, Any]]:
         other = config.get("architectures") or config.get("architecture")  # entries of transformers and of timm
         whose = f"is of another library ({other})" if other else "names no model"
         raise UserError(f'{path} {whose}: a network of epitomic has an entry such as "model": "epitomic_small"')
-    known = model_options(name)
+    try:
+        known = model_options(name)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
     return name, {key: value for key, value in config.items() if key in known}
 
 
@@ -142,8 +145,12 @@ def load_weights(model: nn.Module, folder: str | Path, *, new_head: bool = False
         tensors.update({name: tensor for name, tensor in own.items() if name.startswith("out.")})
     load_state(model, tensors, path)
     config: Any = model.config  # the options that it was built with
-    model.pretrained_cfg = PretrainedConfig.read(read_sealed(Path(folder) / CONFIG), config)  # type: ignore[assignment]
-    model.preprocess = Preprocessing(model.pretrained_cfg)  # type: ignore[assignment, arg-type]
+    try:
+        read = PretrainedConfig.read(read_sealed(Path(folder) / CONFIG), config)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise UserError(f"{Path(folder) / CONFIG} does not say how images become input: {first_line(error)}") from None
+    model.pretrained_cfg = read  # type: ignore[assignment]
+    model.preprocess = Preprocessing(read)  # type: ignore[assignment]
 
 
 def load_state(model: nn.Module, tensors: dict[str, Tensor], path: Path) -> None:

@@ -95,9 +95,9 @@ def _run_cells(run: FinishedRun) -> list[str]:
         str(results["epochs"]),
         f"{results['wall_seconds']:.0f}",
         f"{results['cpu_seconds']:.0f}",
-        str(run.facts["machine"]["threads"]),
+        str(run.facts.get("machine", {}).get("threads", "?")),
         short_commit(run.facts),
-        f"`{run.facts['command']}`",
+        f"`{run.facts.get('command', 'unknown')}`",
     ]
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from epitomic.analysis.transfer import KERNELS
 from epitomic.support.console import markdown_table
+from epitomic.support.errors import UserError, unknown
 from epitomic.support.files import read_sealed
 from epitomic.support.machine import describe_facts, short_commit
 from epitomic.training.run_schema import check_transfer
@@ -18,6 +19,9 @@ def transfer_table(folder: Path) -> str:
     """Returns the table of all runs in a folder: a row for each kind of features, a column for each kernel."""
     kept = {path.stem: check_transfer(read_sealed(path), path) for path in sorted(folder.glob("*.json"))}
     entries = [(run, entry) for run, results in kept.items() for entry in results.values()]
+    for run, entry in entries:
+        if entry["kernel"] not in KERNELS:
+            raise UserError(f"{folder / run}.json: {unknown('kernel', entry['kernel'], KERNELS)}")
     splits = sorted({len(entry["accuracies"]) for _, entry in entries})
     text = (
         "Mean per-class accuracy of a support vector machine on features: mean ± standard deviation over "
@@ -35,7 +39,7 @@ def transfer_table(folder: Path) -> str:
                 row[1 + kernels.index(entry["kernel"])] = _accuracy(entry)
         head = (*HEAD, *(f"{KERNELS[name]}, %" for name in kernels))
         text += markdown_table(head, ([kind, f"`{run}`", *row] for (kind, run), row in sorted(rows.items())))
-    commands = sorted({(short_commit(e["facts"]), f"`{e['facts']['command']}`") for _, e in entries})
+    commands = sorted({(short_commit(e["facts"]), f"`{e['facts'].get('command', 'unknown')}`") for _, e in entries})
     lines = markdown_table(("commit", "command"), commands)
     return f"{text}\n<details><summary>Commands</summary>\n\n{lines}\n</details>\n"
 

@@ -10,6 +10,12 @@ class UserError(Exception):
     """An input does not fit; the message names it, says what it is and what would fit."""
 
 
+def first_line(error: Exception) -> str:
+    """Returns the first line of an error's text, cut to 200 characters. Texts of torch may go on for many lines."""
+    lines = (line.strip() for line in str(error).splitlines())
+    return next((line for line in lines if line), type(error).__name__)[:200]
+
+
 def unknown(kind: str, got: str, known: Iterable[str]) -> UserError:
     """Returns an error for a name that does not exist; it suggests near names, or lists all.
 

@@ -113,9 +113,11 @@ def read_sealed(path: Path) -> dict[str, Any]:
     """Reads a JSON object that `write_sealed` wrote, without its seal. Files of older versions have none.
 
     Raises:
-        UserError: If the file is missing, is no JSON object, or was changed since it was written.
+        UserError: If the file is missing, is no JSON object, is empty, or was changed since it was written.
     """
     value = read_json(path)
+    if not value:
+        raise UserError(f"{path} is damaged: it has no entries")
     if SEAL not in value and not _has_renamed_seal(value):
         return value
     try:

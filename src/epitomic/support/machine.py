@@ -57,17 +57,20 @@ def timing_facts() -> dict[str, str]:
 def describe_facts(facts: Sequence[dict[str, Any]]) -> str:
     """Names the processors and versions of several runs, each once."""
 
-    def machine(cores: int, processor: str, vectors: str = "", **_: object) -> str:  # old records have no `vectors`
-        return f"{cores} cores of {processor}" + (f" with {vectors}" if vectors else "")
+    def machine(cores: Any = "?", processor: Any = "unknown", vectors: Any = "", **_: object) -> str:
+        return f"{cores} cores of {processor}" + (f" with {vectors}" if vectors else "")  # old records lack `vectors`
 
-    machines = {machine(**one["machine"]) for one in facts}
-    versions = {f"torch {one['versions']['torch']}, Python {one['versions']['python']}" for one in facts}
-    return "; ".join((*sorted(machines), *sorted(versions)))
+    def versions(torch: str = "?", python: str = "?", **_: object) -> str:
+        return f"torch {torch}, Python {python}"
+
+    machines = {machine(**one.get("machine", {})) for one in facts}
+    used = {versions(**one.get("versions", {})) for one in facts}
+    return "; ".join((*sorted(machines), *sorted(used)))
 
 
 def short_commit(facts: dict[str, Any]) -> str:
     """Returns the first eight digits of the recorded commit, with its plus sign if the code had been changed."""
-    commit = facts["commit"] or ""
+    commit = facts.get("commit") or ""
     return commit[:8] + "+" * commit.endswith("+")
 
 

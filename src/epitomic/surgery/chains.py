@@ -15,6 +15,8 @@ import torch.nn.functional as F
 from torch import fx, nn
 from torch.nn.utils import parametrize
 
+from epitomic.support.errors import first_line
+
 # Activations that never decrease: the largest response is also the largest after them.
 INCREASING_MODULES = (
     *(nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.CELU, nn.SELU),
@@ -78,7 +80,7 @@ def find_chains(model: nn.Module, filter_fn: FilterFn | None = None) -> list[Fin
     try:
         graph = _Tracer().trace(model)
     except Exception as error:  # a forward that branches on values can fail in any way
-        reason = f"torch.fx cannot trace the network ({_first_line(error)}); try fuse_ on a part of it"
+        reason = f"torch.fx cannot trace the network ({first_line(error)}); try fuse_ on a part of it"
         return [Finding(name, None, reason) for name in convs]
     modules = dict(model.named_modules())
     found = [_examine(node, modules, filter_fn) for node in graph.nodes if _calls_convolution(node, modules)]
@@ -254,7 +256,3 @@ def _settings(pool: Any) -> tuple[Any, ...]:
 def _one_per_name(found: list[Finding]) -> list[Finding]:
     """A convolution that is called twice is listed once."""
     return list({finding.name: finding for finding in reversed(found)}.values())[::-1]
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:120]

@@ -34,6 +34,7 @@ COLUMNS = (
     *("val_loss", "val_error", "val_top5_error", "best_epoch"),
 )
 WHOLE = ("epoch", "step", "best_epoch")  # columns of whole numbers
+MOST_CLASSES = 10**6  # each gets a name
 SHARES = ("train_error", "val_error", "val_top5_error")
 
 
@@ -91,7 +92,9 @@ FACTS: Schema = {
 CONFIG: Schema = {
     "model": TEXT.optional(),
     "dataset": Entry(or_none(TEXT.fits), "text or null", needed=False),
-    "num_classes": COUNT.optional(),
+    "num_classes": Entry(
+        lambda value: is_count(value) and value <= MOST_CLASSES, f"a whole number up to {MOST_CLASSES}", needed=False
+    ),
     "in_channels": COUNT.optional(),
     "image_size": COUNT.optional(),
     "classes": Entry(

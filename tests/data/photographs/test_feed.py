@@ -127,7 +127,7 @@ def test_a_process_counts_its_own_bad_images(store: Path, monkeypatch: pytest.Mo
 
 
 def test_a_crop_that_does_not_fit(store: Path) -> None:
-    with pytest.raises(UserError, match="--crop 25 does not fit: the short side of the images is 24"):
+    with pytest.raises(UserError, match=r"--crop 25 does not fit: the short side of the images in .* is 24"):
         open_photographs("photographs", store, Photographs(crop=25), batch_size=6, seed=0, workers=0)
 
 

@@ -60,7 +60,7 @@ def open_own_photographs(
         quiet: Show no progress.
     """
     images = open_own(place, workers, quiet=quiet)
-    check_crop("--crop", config.crop, config.size)
+    check_crop("--crop", config.crop, config.size, images.title)
     train, val = (
         remembered(images.photographs(split, config.size), workers, quiet=quiet) for split in ("train", "val")
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from epitomic.support.images import BadImageError
 IMAGE_COLUMNS = ("image", "img", "file_name", "filename", "file", "path", "image_path", "image_file")
 LABEL_COLUMNS = ("label", "class", "category", "target", "class_name", "labels")
 SHOWN = 3  # rows that an error names
+LONGEST = 80  # characters of a name in an error
 DELIMITERS = ",;\t|"
 
 
@@ -42,9 +44,9 @@ def _listed(path: Path, images: Sequence[str], labels: Sequence[str], splits: Se
     """Returns the listing of files that a table names."""
     paths = [str(path.parent / image.strip()) for image in images]
     missing = [
-        f"row {number}: {image!r}"
+        f"row {number}: {image[:LONGEST]!r}"
         for number, (image, file) in enumerate(zip(images, paths, strict=True), start=1)
-        if not image.strip() or not Path(file).is_file()
+        if not image.strip() or not os.path.isfile(file)  # Path.is_file raises an error if the name is too long
     ]
     if missing:
         raise UserError(f"{path} has {len(missing)} labels without an image file: {_some(missing)}")
@@ -111,8 +113,8 @@ class Rows:
         if isinstance(value, bytes):
             return value
         path = self.folder / str(value)
-        if not value or not path.is_file():
-            raise BadImageError(f"there is no file {value!r}" if value else "it has no image")
+        if not value or not os.path.isfile(path):
+            raise BadImageError(f"there is no file {str(value)[:LONGEST]!r}" if value else "it has no image")
         return path.read_bytes()
 
     def stamp(self, index: int) -> str:

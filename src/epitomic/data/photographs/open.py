@@ -27,7 +27,7 @@ def open_photographs(
     root = find_photographs(name, folder)
     train, val = (open_split(root, split, config.size) for split in ("train", "val"))
     check_classes({f"{root} (train)": train.classes, f"{root} (val)": val.classes})
-    check_crop("--crop", config.crop, train.size)
+    check_crop("--crop", config.crop, train.size, root)
     statistics = read_statistics(root, train, workers)
     return PhotographFeed(name, train, val, statistics, config, batch_size=batch_size, seed=seed, workers=workers)
 
@@ -51,7 +51,7 @@ def open_validation(name: str, folder: str | Path | None, config: dict[str, Any]
     root = find_photographs(name, folder)
     settings = from_dict(Photographs, config.get("photographs", vars(Photographs())), str(path))
     source = open_split(root, "val", settings.size)
-    check_crop(f"{path}: image_size", int(config.get("image_size", 0)), source.size)
+    check_crop(f"{path}: image_size", int(config.get("image_size", 0)), source.size, root)
     check_classes({str(path): list(map(str, config.get("classes", ()))), str(root): source.classes})
     return source
 
@@ -65,10 +65,10 @@ def open_split(root: Path, split: str | None, size: int) -> ImageSource:
     return FolderImages(list_images(root / split if split else root), size)
 
 
-def check_crop(setting: str, crop: int, size: int) -> None:
+def check_crop(setting: str, crop: int, size: int, where: str | Path) -> None:
     """Raises an error that names the setting unless crops fit into the images."""
     if crop > size:
-        raise UserError(f"{setting} {crop} does not fit: the short side of the images is {size} pixels")
+        raise UserError(f"{setting} {crop} does not fit: the short side of the images in {where} is {size} pixels")
 
 
 def read_statistics(root: Path, train: ImageSource, workers: int) -> ColorStatistics:

@@ -27,7 +27,8 @@ from epitomic.data.photographs.color import ColorStatistics
 from epitomic.data.photographs.table import Table
 from epitomic.support.errors import UserError
 from epitomic.support.files import check_seal, read_checked, read_json, sha256, write_atomically, write_sealed
-from epitomic.support.images import BadImageError, decode, decode_jpeg, resize_short, to_array
+from epitomic.support.images import LONGEST_SIDE, BadImageError, decode, decode_jpeg, resize_short, to_array
+from epitomic.support.schema import is_count
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -122,18 +123,25 @@ def read_index(folder: Path) -> Index:
     try:
         splits = {str(name): _split(split) for name, split in values["splits"].items()}
         statistics = values["statistics"] and _checked(values["statistics"])
-        return Index(tuple(map(str, values["classes"])), int(values["size"]), splits, statistics)
+        return Index(tuple(map(str, values["classes"])), whole(values["size"], LONGEST_SIDE), splits, statistics)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise UserError(f"{path} is damaged ({type(error).__name__}: {error}): {REMAKE}") from None
 
 
 def _split(values: Any) -> Split:
-    shards = tuple(Shard(inside(s["file"]), int(s["images"]), int(s["bytes"])) for s in values["shards"])
+    shards = tuple(Shard(inside(s["file"]), whole(s["images"]), whole(s["bytes"])) for s in values["shards"])
     return Split(_checked(values["table"]), shards)
 
 
 def _checked(values: Any) -> Checked:
-    return Checked(inside(values["file"]), int(values["size"]), str(values["sha256"]))
+    return Checked(inside(values["file"]), whole(values["size"]), str(values["sha256"]))
+
+
+def whole(value: Any, most: int = 2**62) -> int:
+    """Returns a number unchanged, or raises ValueError unless it is a whole number from 0 to ``most``."""
+    if not is_count(value) or value > most:
+        raise ValueError(f"{str(value)[:60]} is not a whole number up to {most}")
+    return int(value)
 
 
 def inside(file: Any) -> str:
