@@ -13,9 +13,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from epitomic.data.small.sets import load_set
-from epitomic.data.small.views import view_batches
-from epitomic.data.standardisation import Standardize
+from epitomic.data.test_images import open_test_images
 from epitomic.evaluation import score
 from epitomic.models import create_model, from_pretrained, list_pretrained, save_pretrained
 from epitomic.models.pretrained import SHIPPED
@@ -53,9 +51,8 @@ def test_shipped_weights_are_as_good_as_they_say(name: str) -> None:
     config = json.loads((SHIPPED / name / "config.json").read_text())
     if "EPITOMIC_DATA" not in os.environ:
         pytest.skip("EPITOMIC_DATA does not say where the real data are")
-    images = load_set(data)
-    standardize = Standardize(**{key: tuple(value) for key, value in config["standardize"].items()})
-    found = score(model, view_batches(images.test, standardize, config["views"])).errors
+    images = open_test_images(config, SHIPPED / name / "config.json", workers=0)
+    found = score(model, images.batches()).errors
     assert abs(found - config["trained"]["test_errors"]) <= 2  # they are kept in half precision
 
 
