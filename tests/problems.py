@@ -113,7 +113,8 @@ def _problem(
     return Problem(
         function=function,
         x=_in_layout(draw(st.sampled_from(LAYOUTS)), n, c, *size, dtype),
-        weight=torch.randn(k, c // groups, *weight, dtype=dtype) + draw(st.sampled_from([0.0, 0.0, 3.0])),
+        weight=_in_layout(draw(st.sampled_from(LAYOUTS)), k, c // groups, *weight, dtype)
+        + draw(st.sampled_from([0.0, 0.0, 3.0])),
         bias=torch.randn(k * outputs, dtype=dtype) if draw(st.booleans()) else None,
         options=options | {"groups": groups},
         geometry=geometry,

@@ -63,6 +63,7 @@ def make_case(
     pool_padding: tuple[int, int] = (0, 0),
     ceil_mode: bool = False,
     keep_all: bool = False,
+    weights_last: bool = False,
     seed: int = 0,
 ) -> Case:
     """Epitomes (Eq. 2), or ``filters`` and max-pooling (Eq. 1), or filters whose responses are all kept."""
@@ -78,9 +79,10 @@ def make_case(
     else:
         size = kernel[0] + extra[0], kernel[1] + extra[1]
         grid = Grid.of_patches(size, epitome, kernel, stride, padding)
+    weights = torch.randn(k, c, *(kernel if filters or keep_all else epitome), generator=g, dtype=f32)
     return Case(
         torch.randn(n, *size, c, generator=g, dtype=f32),
-        torch.randn(k, c, *(kernel if filters or keep_all else epitome), generator=g, dtype=f32),
+        weights.contiguous(memory_format=torch.channels_last) if weights_last else weights,
         torch.randn(k, generator=g, dtype=f32) if bias else None,
         torch.rand(k, pool[0] * pool[1], generator=g, dtype=f32) + 0.5 if gain else None,
         grid,
@@ -112,6 +114,7 @@ def cases(draw: st.DrawFn) -> Case:
         pool_padding=(draw(st.integers(0, pool[0] // 2)), draw(st.integers(0, pool[1] // 2))),
         ceil_mode=draw(st.booleans()),
         keep_all=kind == "all",
+        weights_last=draw(st.booleans()),
         seed=draw(st.integers(0, 1000)),
     )
 
@@ -119,7 +122,7 @@ def cases(draw: st.DrawFn) -> Case:
 def assert_close(got: Tensor, want: Tensor, least: float = 0.0) -> None:
     """To float32's accuracy of the transforms, relative to the largest value and to ``least``."""
     assert got.shape == want.shape
-    assert got.is_contiguous()
+    assert got.is_contiguous() or got.is_contiguous(memory_format=torch.channels_last)
     scale = max(want.abs().max().item(), least) if want.numel() else 0.0
     torch.testing.assert_close(got.double(), want.double(), rtol=0, atol=4e-5 * scale + 1e-6)
 
@@ -425,6 +428,25 @@ def test_parameters_can_be_swapped_after_a_call(change: str) -> None:
             assert torch.equal(layer(x), before)
     finally:
         torch.__future__.set_swap_module_params_on_conversion(False)
+
+
+@pytest.mark.parametrize("kind", ["epitomes", "filters", "all"])
+def test_weights_in_channels_last_are_read_where_they_are(kind: str) -> None:
+    """They give the same bits as contiguous ones, and a gradient in their own format."""
+    dense = make_case(c=21, k=37, filters=kind == "filters", keep_all=kind == "all")
+    last = Case(*dense._replace(weights=dense.weights.contiguous(memory_format=torch.channels_last)))
+    assert native._Call(last).tensors["weights"].data_ptr() == last.weights.data_ptr()
+    (y, positions), (same_y, same_positions) = dense.forward(), last.forward()
+    assert torch.equal(y, same_y)
+    assert torch.equal(positions, same_positions)
+    dy, needs = torch.randn(y.shape), (True, True, True, False)
+    for want, got in zip(
+        *(native.backward(dy, None, positions, case, needs)[:2] for case in (dense, last)), strict=True
+    ):
+        assert want is not None
+        assert got is not None
+        assert torch.equal(want, got)
+    assert got.is_contiguous(memory_format=torch.channels_last)
 
 
 def test_weights_with_the_same_hash_are_not_confused() -> None:

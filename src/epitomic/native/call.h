@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define EPITOMIC_ABI 4
+#define EPITOMIC_ABI 5
 
 extern "C" {
 
@@ -14,7 +14,7 @@ struct EpitomicProblem {
   int64_t n, h, w, c;             // input, (N, H, W, C) dense
   int64_t k;                      // outputs
   int64_t patch[2];               // P, size of the patches
-  int64_t weight[2];              // S, size of the weights: (K, C, S, S) dense
+  int64_t weight[2];              // S, size of the weights: (K, C, S, S) dense, or see weights_last
   int64_t stride[2];              // step of the patches
   int64_t before[2];              // the first patch begins so many rows and columns before the input; zeros surround it
   int64_t grid[2];                // patches of an image
@@ -23,6 +23,7 @@ struct EpitomicProblem {
   int64_t all;                    // whether to keep all responses, not the largest of each patch; then stride = D
   int64_t threads;                // threads that will run a pass; the results do not depend on it
   int64_t dx_planes;              // whether dx is (N, C, H, W), not (N, H, W, C)
+  int64_t weights_last;           // whether weights and dweights are (K, S, S, C), not (K, C, S, S)
   float patch_map[2][64];         // (V, P) of each axis: G, or B^T where the patch is the data
   float weight_map[2][64];        // (V, S) of each axis: B^T, or G where the patch is the data
   float output_map[2][64];        // (V, D) of each axis: A
@@ -36,8 +37,7 @@ enum EpitomicPass {
   EPITOMIC_INPUT = 4,             // dy, positions, u_transposed, filter_mean -> dx
   EPITOMIC_WEIGHTS = 5,           // dy, positions, x, patch_mean -> du
   EPITOMIC_UNPACK = 6,            // du -> dweights
-  EPITOMIC_HASH = 7,              // weights -> hashes
-  EPITOMIC_PASSES = 8,
+  EPITOMIC_PASSES = 7,
 };
 
 // What `epitomic_plan` chooses. U is made one group of panels at a time, so that it takes little memory.
@@ -56,7 +56,7 @@ struct EpitomicPlan {
 // Tensors of a call. Those that EpitomicPass does not name for a pass may be null. K+ is K rounded up to whole panels.
 struct EpitomicTensors {
   const float* x;                 // (N, H, W, C)
-  const float* weights;           // (K, C, S, S)
+  const float* weights;           // (K, C, S, S), or (K, S, S, C) with weights_last
   const float* bias;              // (K+) or null
   const float* gain;              // (D*D, K+) or null
   const float* patch_mean;        // (patches) or null: subtracted from each patch
@@ -70,8 +70,7 @@ struct EpitomicTensors {
   float* sums;                    // (tasks, 1 + D*D, K+): sums of dy, and of dy * (y - bias) by winner
   float* dx;                      // (N, H, W, C), or (N, C, H, W) with dx_planes
   float* du;                      // (slices, points, panels of the group, C, panel)
-  float* dweights;                // (K, C, S, S)
-  uint64_t* hashes;               // (tasks)
+  float* dweights;                // as weights
   int64_t group;                  // the group that the pass works on
 };
 

@@ -38,7 +38,7 @@ INLINE void plan_sizes(const EpitomicProblem& p, EpitomicPlan& plan) {
   WeightTasks weights(p, g, plan);
   int64_t* floats = plan.workspace;
   floats[EPITOMIC_PACK] = floats[EPITOMIC_PACK_TRANSPOSED] = floats[EPITOMIC_UNPACK] = 0;
-  floats[EPITOMIC_AFFINE] = floats[EPITOMIC_HASH] = 0;
+  floats[EPITOMIC_AFFINE] = 0;
   floats[EPITOMIC_FORWARD] = forward.products(g, output_panels).floats;
   floats[EPITOMIC_INPUT] = input.floats(p, g, channel_panels);
   floats[EPITOMIC_WEIGHTS] = weights.floats;
@@ -49,19 +49,19 @@ INLINE void plan_sizes(const EpitomicProblem& p, EpitomicPlan& plan) {
   plan.tasks[EPITOMIC_AFFINE] = AFFINE_TASKS;
   plan.tasks[EPITOMIC_INPUT] = input.image_groups * input.channel_parts;
   plan.tasks[EPITOMIC_WEIGHTS] = weights.output_parts * weights.channel_parts * g.vh * plan.slices;
-  plan.tasks[EPITOMIC_HASH] = (g.k * g.c * g.taps + HASH_FLOATS - 1) / HASH_FLOATS;
 }
 
 INLINE void run_task(const EpitomicProblem& p, const Geometry& g, const EpitomicPlan& plan, const EpitomicTensors& t,
                      int pass, int64_t task, float* workspace) {
+  WeightSteps step(p, g);
   switch (pass) {
     case EPITOMIC_PACK: {
       Block group = part(g.k_panels, plan.output_groups, t.group, 1);
-      return pack(p, g, t.weights, g.k, g.c * g.taps, g.c, g.taps, group, t.u, task);
+      return pack(p, g, t.weights, g.k, step.output, g.c, step.channel, step.tap, group, t.u, task);
     }
     case EPITOMIC_PACK_TRANSPOSED: {
       Block group = part(g.c_panels, plan.channel_groups, t.group, 1);
-      return pack(p, g, t.weights, g.c, g.taps, g.k, g.c * g.taps, group, t.u_transposed, task);
+      return pack(p, g, t.weights, g.c, step.channel, g.k, step.output, step.tap, group, t.u_transposed, task);
     }
     case EPITOMIC_FORWARD:
       return forward(p, g, plan, t, task, workspace);
@@ -73,10 +73,6 @@ INLINE void run_task(const EpitomicProblem& p, const Geometry& g, const Epitomic
       return backward_weights(p, g, plan, t, task, workspace);
     case EPITOMIC_UNPACK:
       return unpack(p, g, plan, part(g.k_panels, plan.output_groups, t.group, 1), t.du, t.dweights, task);
-    case EPITOMIC_HASH: {
-      int64_t first = task * HASH_FLOATS;
-      t.hashes[task] = hash(t.weights + first, min(HASH_FLOATS, g.k * g.c * g.taps - first));
-    }
   }
 }
 

@@ -11,10 +11,18 @@ constexpr int64_t PACK_AHEAD = 4;   // how many rows ahead to prefetch
 
 INLINE int64_t pack_tasks(int64_t panels, int64_t depth) { return panels * ((depth + PACK_DEPTH - 1) / PACK_DEPTH); }
 
+// Floats from one output, channel and tap of the weights to the next.
+struct WeightSteps {
+  int64_t output, channel, tap;
+
+  WeightSteps(const EpitomicProblem& p, const Geometry& g)
+      : output(g.c * g.taps), channel(p.weights_last ? 1 : g.taps), tap(p.weights_last ? g.c : 1) {}
+};
+
 // Task: up to PACK_DEPTH rows of one panel of a group, at every point. Column i of row d is the plane of weights that
-// starts at weights[i * column + d * row].
+// starts at weights[i * column + d * row], with its taps `step` floats apart.
 INLINE void pack(const EpitomicProblem& p, const Geometry& g, const float* weights, int64_t columns, int64_t column,
-                 int64_t depth, int64_t row, Block group, float* u, int64_t task) {
+                 int64_t depth, int64_t row, int64_t step, Block group, float* u, int64_t task) {
   int64_t chunks = (depth + PACK_DEPTH - 1) / PACK_DEPTH, panel = task / chunks;
   if (panel >= group.count) return;  // tasks are counted for the largest group
   Block rows = part(depth, chunks, task % chunks, 1);
@@ -22,10 +30,15 @@ INLINE void pack(const EpitomicProblem& p, const Geometry& g, const float* weigh
   alignas(64) float plane[64 * PANEL] = {}, half[64 * PANEL];
   for (int64_t d = rows.first; d < rows.first + rows.count; d++) {
     const float* from = weights + first * column + d * row;
-    if (d + PACK_AHEAD < depth)  // more streams than the processor prefetches by itself
-      for (int64_t i = 0; i < there; i++)
-        for (int64_t l = 0; l < g.taps; l += LINE) __builtin_prefetch(from + i * column + PACK_AHEAD * row + l);
-    transpose(from, there, column, g.taps, plane, PANEL);
+    if (step == 1) {
+      if (d + PACK_AHEAD < depth)  // more streams than the processor prefetches by itself
+        for (int64_t i = 0; i < there; i++)
+          for (int64_t l = 0; l < g.taps; l += LINE) __builtin_prefetch(from + i * column + PACK_AHEAD * row + l);
+      transpose(from, there, column, g.taps, plane, PANEL);
+    } else {
+      for (int64_t l = 0; l < g.taps; l++)
+        for (int64_t i = 0; i < there; i++) plane[l * PANEL + i] = from[i * column + l * step];
+    }
     EVALUATE_ALL[g.vh][g.weight_map[0]](p.weight_map[0], plane, g.sw * PANEL, half, g.sw * PANEL, 2 * g.sw);
     int64_t tap = group.count * depth * PANEL;
     for (int64_t vh = 0; vh < g.vh; vh++)
@@ -42,6 +55,7 @@ INLINE void unpack(const EpitomicProblem& p, const Geometry& g, const EpitomicPl
   Block rows = part(g.c, chunks, task % chunks, 1);
   int64_t first = (group.first + panel) * PANEL, there = min(PANEL, g.k - first);
   alignas(64) float plane[64 * PANEL], half[64 * PANEL];
+  WeightSteps step(p, g);
   int64_t tap = group.count * g.c * PANEL;
   for (int64_t c = rows.first; c < rows.first + rows.count; c++) {
     const float* from = du + (panel * g.c + c) * PANEL;
@@ -55,40 +69,14 @@ INLINE void unpack(const EpitomicProblem& p, const Geometry& g, const EpitomicPl
     for (int64_t i = 0; i < g.sh; i++)
       GATHER_ALL[g.vw][g.weight_map[1]](p.weight_map[1], half + i * g.vw * PANEL, PANEL, plane + i * g.sw * PANEL,
                                         PANEL, 2);
-    transpose(plane, g.taps, PANEL, there, dweights + (first * g.c + c) * g.taps, g.c * g.taps);
-  }
-}
-
-// ---- Hashes of the weights, which tell whether kept panels still fit them. A task hashes HASH_FLOATS values. A
-// change of one value always changes the hash.
-
-constexpr int64_t HASH_FLOATS = 1 << 16;
-
-INLINE uint64_t hash(const float* data, int64_t count) {
-  constexpr int LANES_OF_HASH = 8;
-  uint64_t h[LANES_OF_HASH];
-  for (int i = 0; i < LANES_OF_HASH; i++) h[i] = 0x9e3779b97f4a7c15u * (uint64_t)(i + 1);
-  const uint32_t* words = (const uint32_t*)data;
-  int64_t at = 0;
-  for (; at + 2 * LANES_OF_HASH <= count; at += 2 * LANES_OF_HASH)
-    UNROLL for (int i = 0; i < LANES_OF_HASH; i++) {
-      uint64_t word;
-      __builtin_memcpy(&word, words + at + 2 * i, 8);
-      h[i] = (h[i] ^ word) * 0xd6e8feb86659fd93u;
-      h[i] ^= h[i] >> 32;
+    float* to = dweights + first * step.output + c * step.channel;
+    if (step.tap == 1) {
+      transpose(plane, g.taps, PANEL, there, to, step.output);
+    } else {
+      for (int64_t i = 0; i < there; i++)
+        for (int64_t l = 0; l < g.taps; l++) to[i * step.output + l * step.tap] = plane[l * PANEL + i];
     }
-  uint64_t all = (uint64_t)count;
-  for (; at < count; at++) {
-    uint32_t word;
-    __builtin_memcpy(&word, words + at, 4);
-    all = (all ^ word) * 0xd6e8feb86659fd93u;
-    all ^= all >> 32;
   }
-  for (int i = 0; i < LANES_OF_HASH; i++) {
-    all = (all ^ h[i]) * 0xd6e8feb86659fd93u;
-    all ^= all >> 32;
-  }
-  return all;
 }
 
 }  // namespace

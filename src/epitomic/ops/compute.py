@@ -11,9 +11,9 @@ from epitomic.ops.choice import has_few_channels
 from epitomic.ops.direct import match_direct, max_pool_direct
 from epitomic.ops.filters import gather_filters, normalize_filters
 from epitomic.ops.inputs import Computed, by_groups
-from epitomic.ops.matching import is_channels_last, match
+from epitomic.ops.matching import match
 from epitomic.ops.one_convolution import match_one_convolution
-from epitomic.ops.operands import Grid
+from epitomic.ops.operands import Grid, is_channels_last
 from epitomic.ops.reductions import (
     contrast_gain,
     mini_epitomes,

@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 import torch
 
-ABI = 4
+ABI = 5
 LIBRARY = Path(__file__).parent.parent / "native" / "epitomic_kernel.so"
 NOTE = LIBRARY.with_name("not_built.txt")  # setup.py writes the reason here if it builds no library
 
 # The passes of the kernel: EpitomicPass of native/call.h.
-PACK, PACK_TRANSPOSED, FORWARD, AFFINE, INPUT, WEIGHTS, UNPACK, HASH = range(8)
-PASSES = 8
+PACK, PACK_TRANSPOSED, FORWARD, AFFINE, INPUT, WEIGHTS, UNPACK = range(7)
+PASSES = 7
 
 
 class Problem(ctypes.Structure):
@@ -29,7 +29,7 @@ class Problem(ctypes.Structure):
         *((name, ctypes.c_int64) for name in "nhwck"),
         *((name, ctypes.c_int64 * 2) for name in ("patch", "weight", "stride", "before")),
         *((name, ctypes.c_int64 * 2) for name in ("grid", "skipped", "responses")),
-        *((name, ctypes.c_int64) for name in ("all", "threads", "dx_planes")),
+        *((name, ctypes.c_int64) for name in ("all", "threads", "dx_planes", "weights_last")),
         *((name, ctypes.c_float * 128) for name in ("patch_map", "weight_map", "output_map")),
     )
 
@@ -47,7 +47,7 @@ class Plan(ctypes.Structure):
 
 TENSORS = (
     *("x", "weights", "bias", "gain", "patch_mean", "filter_mean", "dy", "u", "u_transposed", "y", "positions"),
-    *("dy_scaled", "sums", "dx", "du", "dweights", "hashes"),
+    *("dy_scaled", "sums", "dx", "du", "dweights"),
 )
 
 

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from epitomic.ops import native, winograd
-from epitomic.ops.operands import Gradients, Grid, Operands
+from epitomic.ops.operands import Gradients, Grid, Operands, is_channels_last
 from epitomic.ops.triton.served import TRITON
 
 
@@ -103,8 +103,10 @@ def match_backward(
 
     operands = _operands(x, weights, bias, gain, grid)
     saved = None if y is None else nhwc(y)
-    dx, *rest = KERNELS[implementation].backward(nhwc(dy), saved, nhwc(positions), operands, needs)
-    return [x.new_empty(0) if g is None else g for g in (None if dx is None else _to_format_of(x, dx), *rest)]
+    dx, dweights, *rest = KERNELS[implementation].backward(nhwc(dy), saved, nhwc(positions), operands, needs)
+    dx = None if dx is None else _to_format_of(x, dx)
+    dweights = None if dweights is None else dweights.contiguous(memory_format=_format_of(weights))
+    return [x.new_empty(0) if g is None else g for g in (dx, dweights, *rest)]
 
 
 @match_backward.register_fake
@@ -120,9 +122,11 @@ def _(
     needs: Sequence[bool],
     implementation: str,
 ) -> list[Tensor]:
+    def like(t: Tensor | None, need: bool, memory_format: torch.memory_format = torch.contiguous_format) -> Tensor:
+        return x.new_empty(0) if t is None or not need else torch.empty_like(t, memory_format=memory_format)
+
     dx = _to_format_of(x, x.new_empty(x.permute(0, 2, 3, 1).shape)) if needs[0] else x.new_empty(0)
-    rest = zip((weights, bias, gain), needs[1:], strict=True)
-    return [dx, *(x.new_empty(0) if t is None or not need else x.new_empty(t.shape) for t, need in rest)]
+    return [dx, like(weights, needs[1], _format_of(weights)), like(bias, needs[2]), like(gain, needs[3])]
 
 
 def register_gradient(forward: Any, backward: Any) -> None:
@@ -159,6 +163,11 @@ def _own(view: Tensor) -> Tensor:
     return view.new_empty(0).set_(view.untyped_storage(), view.storage_offset(), view.shape, view.stride())
 
 
+def _format_of(t: Tensor) -> torch.memory_format:
+    """Returns the memory format of a tensor. One that is not dense counts as contiguous."""
+    return torch.channels_last if is_channels_last(t) else torch.contiguous_format
+
+
 def _to_format_of(x: Tensor, nhwc: Tensor) -> Tensor:
     """Returns (N, H, W, C) data as an (N, C, H, W) tensor in the memory format of ``x``."""
     nchw = nhwc.permute(0, 3, 1, 2)
@@ -166,13 +175,7 @@ def _to_format_of(x: Tensor, nhwc: Tensor) -> Tensor:
 
 
 def _operands(x: Tensor, weights: Tensor, bias: Tensor | None, gain: Tensor | None, grid: Sequence[int]) -> Operands:
-    """Makes operands of the operator's arguments, with a view (N, H, W, C) of the dense input."""
+    """Makes operands of the operator's arguments, with a view (N, H, W, C) of the dense input, and dense weights."""
     pixels = (x if is_channels_last(x) else x.contiguous()).permute(0, 2, 3, 1)
-    return Operands(pixels, weights.contiguous(), bias, gain, Grid.of_numbers(grid))
-
-
-def is_channels_last(x: Tensor) -> bool:
-    """Whether ``x`` is channels_last. With one channel, both formats hold the same data, and the stride decides."""
-    if x.is_contiguous():
-        return x.shape[1] == 1 and x.stride(1) == 1 and x.shape[2] * x.shape[3] > 1
-    return x.is_contiguous(memory_format=torch.channels_last)
+    weights = weights.contiguous(memory_format=_format_of(weights))
+    return Operands(pixels, weights, bias, gain, Grid.of_numbers(grid))

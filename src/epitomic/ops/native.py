@@ -24,7 +24,7 @@ from epitomic.geometry import Pair
 from epitomic.ops import library
 from epitomic.ops.filters import filter_means, patch_means
 from epitomic.ops.library import NATIVE, Plan, Pointers, Problem, Run, why_not_native
-from epitomic.ops.operands import Gradients, Operands
+from epitomic.ops.operands import Gradients, Operands, is_channels_last
 from epitomic.ops.threads import THREADS
 from epitomic.ops.transforms import MAX_POINTS, axis_transforms
 
@@ -59,7 +59,7 @@ def backward(dy: Tensor, y: Tensor | None, positions: Tensor, operands: Operands
         return dx, dweights, dbias, dgain
 
     dbias = dy.sum((0, 1, 2)) if need_bias and gain is None else None
-    dweights = torch.empty_like(weights) if need_weights else None
+    dweights = torch.empty_like(weights) if need_weights else None  # in the format of the weights
     dx = dgain = None
     call = _Call(operands)
     call.check(bias, gain, dy=dy, positions=positions, y=y)
@@ -78,7 +78,7 @@ def backward(dy: Tensor, y: Tensor | None, positions: Tensor, operands: Operands
         call.bind(x=x.contiguous())
         if gain is not None:
             call.bind(patch_mean=patch_means(call.tensors["x"], grid.patch, grid.stride))
-        call.bind(du=_SCRATCH.take("packed", call.plan.slices * call.plan.u), dweights=dweights)
+        call.bind(du=_SCRATCH.take("packed", call.plan.slices * call.plan.u), dweights=call.dense(dweights))
         for group in range(call.plan.output_groups):
             call.bind(group)
             call.run(library.WEIGHTS)
@@ -122,13 +122,14 @@ class _Call:
         pairs = (grid.patch, size, *grid[1:6])
         self.problem = Problem(n, h, w, c, k, *((ctypes.c_int64 * 2)(*pair) for pair in pairs), grid.keep_all)
         self.problem.threads, self.problem.dx_planes = self.threads, not x.is_contiguous()
+        self.problem.weights_last = is_channels_last(weights)
         for name, matrices in zip(("output_map", "patch_map", "weight_map"), _matrices(*self.sizes), strict=True):
             ctypes.memmove(ctypes.addressof(getattr(self.problem, name)), matrices, ctypes.sizeof(matrices))
         self.plan = Plan()
         if n * k > 0:
             self.library.epitomic_plan(self.target, ctypes.byref(self.problem), ctypes.byref(self.plan))
             self.padded_k = -(-k // self.plan.panel) * self.plan.panel
-        self.bind(weights=weights)
+        self.bind(weights=self.dense(weights))
 
     def check(self, bias: Tensor | None, gain: Tensor | None, **outputs: Tensor | None) -> None:
         """Checks the shapes of bias, gain and the tensors that have one value per output."""
@@ -153,6 +154,10 @@ class _Call:
             self.tensors[name] = tensor
             setattr(self.pointers, name, tensor.data_ptr())
 
+    def dense(self, weights: Tensor | None) -> Tensor | None:
+        """Returns (K, C, S, S) weights, or their gradient, as the library reads them: a view of (K, S, S, C) data."""
+        return weights.permute(0, 2, 3, 1) if weights is not None and self.problem.weights_last else weights
+
     def padded(self, t: Tensor | None) -> Tensor | None:
         """Transposes and pads with zeros to whole panels: (K, ...) -> (..., K+), dense."""
         if t is None:
@@ -175,7 +180,7 @@ class _Call:
         """
         weights = self.operands.weights
         version = 0 if weights.is_inference() else weights._version
-        state = (version, self.sizes, self.target, weights.shape, weights.storage_offset())
+        state = (version, self.sizes, self.target, weights.shape, weights.stride(), weights.storage_offset())
         storage = weights.untyped_storage()
         last = _PACKED.get(storage)
         if last is None or last.state != state:

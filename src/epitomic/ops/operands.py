@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from epitomic.geometry import Pair, PoolGeometry, count_windows
@@ -98,7 +99,7 @@ class Grid(NamedTuple):
 
 
 class Operands(NamedTuple):
-    """One call of the kernel. The tensors have one dtype and device, and all but x are dense.
+    """One call of the kernel. The tensors have one dtype and device, and all but x and the weights are dense.
 
     The larger of patch and weights is the data of the minimal filtering problem F(D, W), the smaller one is its filter:
     D = |P - S| + 1 and V = max(P, S). In Eq. 2 the weights are epitomes and larger than the patches, in Eq. 1 they are
@@ -106,7 +107,7 @@ class Operands(NamedTuple):
 
     Attributes:
         x: Input, (N, H, W, C). It may be a view of dense (N, C, H, W) data, as a copy would take much memory.
-        weights: Mini-epitomes or filters, (K, C, S, S).
+        weights: Mini-epitomes or filters, (K, C, S, S), dense or channels_last.
         bias: Biases, (K,), or None.
         gain: Gain of each filter, (K, D*D), or None. With it, the mean of each patch's P*P*C values is subtracted, and
             all patches lie inside the input.
@@ -143,3 +144,10 @@ class Operands(NamedTuple):
 
 
 Gradients = tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]
+
+
+def is_channels_last(x: Tensor) -> bool:
+    """Whether ``x`` is channels_last. With one channel, both formats hold the same data, and the stride decides."""
+    if x.is_contiguous():
+        return x.shape[1] == 1 and x.stride(1) == 1 and x.shape[2] * x.shape[3] > 1
+    return x.is_contiguous(memory_format=torch.channels_last)

@@ -85,7 +85,7 @@ def backward(dy: Tensor, y: Tensor | None, positions: Tensor, operands: Operands
     tiles = _Tiles(operands, dy) if grid.keep_all else None
     dy, positions = dy.view(-1, len(weights)), positions.view(-1, len(weights))  # (P, K), all patches
     fold = _Fold(call) if need_x else None
-    dweights = torch.empty_like(weights) if need_weights else None
+    dweights = torch.empty_like(weights, memory_format=torch.contiguous_format) if need_weights else None
     dgain = torch.zeros_like(gain) if need_gain and gain is not None else None
     means = None if gain is None else patch_means(x, grid.patch, grid.stride)
     dmeans = torch.zeros_like(means) if means is not None else None  # mean of each patch's gradient

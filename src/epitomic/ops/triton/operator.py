@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from epitomic.ops.matching import Kernel, is_channels_last, register_gradient
-from epitomic.ops.operands import Grid, Operands
+from epitomic.ops.matching import Kernel, register_gradient
+from epitomic.ops.operands import Grid, Operands, is_channels_last
 from epitomic.ops.triton import fused, winograd
 
 KERNELS: dict[str, Kernel] = {"triton": fused, "triton_winograd": winograd}
