@@ -73,6 +73,14 @@ def make_run(tmp_path_factory: pytest.TempPathFactory) -> MakeRun:
     return make
 
 
+def make_weights(folder: Path, names: list[str]) -> Path:
+    """Writes the weights of a small network that tells these classes."""
+    model = create_model("epitomic_small", num_classes=len(names), image_size=8, width=0.25)
+    standardize = {"mean": [0.3], "std": [0.4]}
+    save_pretrained(model, folder, dataset="digits", classes=names, standardize=standardize)
+    return folder
+
+
 @pytest.fixture(scope="session")
 def folder(make_run: MakeRun) -> Path:
     """A finished run of a small epitomic network."""

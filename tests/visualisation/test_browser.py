@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from epitomic.analysis.findings import Findings
 from epitomic.support.files import read_sealed
 from epitomic.visualisation import open_run
-from epitomic.visualisation.report import write_report
-from tests.runs import MakeRun
+from epitomic.visualisation.confusion import LEGIBLE
+from epitomic.visualisation.report import render, write_report
+from tests.runs import MakeRun, make_weights
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -20,6 +22,10 @@ SHOWN = "Array.from(document.images).every(i => i.complete && i.naturalWidth > 0
 WIDE = (  # what sticks out of the window, but for what scrolls on its own
     "Array.from(document.querySelectorAll('body *')).filter(e => e.getBoundingClientRect().right > innerWidth + 1"
     " && !e.closest('.scroll, nav, pre')).map(e => e.tagName + '.' + e.className)"
+)
+CUT = (  # matrices that have to be scrolled, which would hide their last columns
+    "Array.from(document.querySelectorAll('.matrix')).map(e => e.closest('.scroll'))"
+    ".filter(e => e.scrollWidth > e.clientWidth).map(e => `${e.scrollWidth} of ${e.clientWidth}`)"
 )
 FAINTEST = """Math.min(...Array.from(document.querySelectorAll('.grid td, .matrix td')).map(cell => {
   const numbers = value => value.match(/[\\d.]+/g).map(Number);
@@ -57,6 +63,19 @@ def pages(make_run: MakeRun, tmp_path_factory: pytest.TempPathFactory) -> list[P
     return [out / "one.html", out / "two.html"]
 
 
+@pytest.mark.parametrize("count", [10, LEGIBLE])
+def test_a_matrix_fits_a_phone(count: int, browser: Browser, tmp_path: Path) -> None:
+    matrix = [[900 if i == j else 7 for j in range(count)] for i in range(count)]
+    run = make_weights(tmp_path / "run", [f"automobile {i}" for i in range(count)])
+    (tmp_path / "page.html").write_text(render([Findings(open_run(run), confusion=matrix)]))
+    page = browser.new_page(viewport={"width": 390, "height": 900}, is_mobile=True)
+    page.goto((tmp_path / "page.html").as_uri())
+    assert page.evaluate("document.querySelectorAll('.matrix').length") == 1
+    assert page.evaluate(CUT) == []
+    assert page.locator(".matrix td span").first.is_visible() == (count == 10)  # more classes have colours alone
+    page.close()
+
+
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1440])
 @pytest.mark.parametrize("number", [0, 1], ids=["one-run", "two-runs"])
@@ -81,6 +100,7 @@ def test_it_opens_and_can_be_clicked_through(
     assert page.evaluate(WIDE) == []
     assert page.evaluate(SMALLEST) >= 11
     assert page.evaluate(FAINTEST) >= 4.5
+    assert page.evaluate(CUT) == []
     assert page.evaluate("document.querySelector('.matrix tbody th').offsetWidth") < width / 2
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     red = int(background.partition("(")[2].partition(",")[0])

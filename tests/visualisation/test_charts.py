@@ -10,6 +10,7 @@ from matplotlib.colors import to_rgb
 
 from epitomic.analysis.robustness import ShiftRow
 from epitomic.visualisation import DARK, LIGHT, confusion_figure, robustness_figure
+from epitomic.visualisation.confusion import LEGIBLE
 from epitomic.visualisation.style import HEAT, Theme
 
 WEIGHTS = (0.2126, 0.7152, 0.0722)  # of red, green and blue in the lightness
@@ -27,6 +28,18 @@ def test_the_confusion_matrix_shows_counts_and_colours_errors(theme: Theme) -> N
     strongest = to_rgb(theme.series[0]), to_rgb(theme.surface)
     cell = [HEAT * c + (1 - HEAT) * under for c, under in zip(*strongest, strict=True)]
     assert contrast(cell, to_rgb(theme.ink)) > 4.5
+
+
+def test_the_matrix_of_many_classes_has_colours_alone_and_every_matrix_a_key() -> None:
+    many = np.eye(LEGIBLE + 1, dtype=int) * 4 + np.eye(LEGIBLE + 1, k=1, dtype=int)
+    large = confusion_figure(many.tolist(), [f"c{i}" for i in range(LEGIBLE + 1)])
+    (axes,) = large.axes
+    assert [len(axes.texts), len(axes.get_yticks()), len(axes.get_xticks())] == [0, 0, 0]
+    small = confusion_figure([[1, 1], [0, 2]], ["a", "b"])
+    for figure, most in ((large, "wrong, 20.0 %"), (small, "wrong, 50.0 %")):
+        (legend,) = figure.legends
+        texts = [text.get_text() for text in legend.get_texts()]
+        assert (texts[0], texts[-1]) == ("right", most)
 
 
 def contrast(one: Sequence[float], other: Sequence[float]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,22 @@ def test_matches_are_those_of_the_layers(folder: Path) -> None:
     colours = position_colours((2, 2)).reshape(-1, 3)
     np.testing.assert_allclose(picture[..., :3], colours[positions[0, 2].numpy()])
     explain_figure(run, found)
+
+
+def test_the_true_class_is_marked_even_if_it_is_not_likely(folder: Path) -> None:
+    run = open_run(folder)
+    found = explain(run, 5)
+    order = found.probabilities.argsort(descending=True).tolist()
+    for label in (order[0], order[-1]):
+        told = replace(found, label=label)
+        assert (label in told.likely(3), len(told.likely(3))) == (True, 3 if label == order[0] else 4)
+        figure = explain_figure(run, told)
+        names = [text.get_text() for axes in figure.axes for text in axes.get_yticklabels()]
+        assert [name for name in names if name.startswith("✓")] == [f"✓ {run.classes[label]}"]
+        assert "✓ true class" in [text.get_text() for text in figure.texts]
+    unknown = explain_figure(run, replace(found, label=None))
+    assert not [text for axes in unknown.axes for text in axes.get_yticklabels() if "✓" in text.get_text()]
+    assert "✓ true class" not in [text.get_text() for text in unknown.texts]
 
 
 def test_images_are_rebuilt_as_pixels_behind_a_whitening_too(make_run: MakeRun) -> None:

@@ -17,7 +17,7 @@ from epitomic.support.errors import UserError
 from epitomic.support.files import read_sealed
 from epitomic.visualisation import explain_figure, open_run
 from epitomic.visualisation.report import render, write_report
-from tests.runs import MakeRun
+from tests.runs import MakeRun, make_weights
 
 SECTIONS = ["curves", "epitomes", "positions", "matches", "robustness", "classes", "data", "mistakes", "time", "facts"]
 
@@ -175,6 +175,52 @@ def test_each_run_has_its_own_row_of_last_figures(make_run: MakeRun) -> None:
     runs = [open_run(make_run(seed=seed)) for seed in (0, 1)]
     markup = section(render([Findings(run) for run in runs]), "curves")
     assert [f'<th scope="row">epitomic_small, seed {seed}</th>' in markup for seed in (0, 1)] == [True, True]
+
+
+def test_many_classes_are_lists_instead_of_a_matrix(tmp_path: Path) -> None:
+    matrix = [[40 if i == j else 0 for j in range(100)] for i in range(100)]
+    matrix[7][3], matrix[50][51] = 10, 30
+    run = open_run(make_weights(tmp_path / "run", [f"{i}" for i in range(100)]))
+    markup = section(render([Findings(run, confusion=matrix)]), "classes").replace("\u00a0", " ")
+    assert 'class="matrix' not in markup
+    assert "Confusion matrix" not in markup
+    rows = re.findall(r'<tr><th scope="row">(\d+)</th><td>([^<]*)</td><td>([^<]*)</td></tr>', markup)
+    assert rows == [
+        ("50", "43 % (32 to 55 %)", "51 (30)"),
+        ("7", "20 % (11 to 33 %)", "3 (10)"),
+        ("50", "51", "30 of 70"),
+        ("7", "3", "10 of 50"),
+    ]
+
+
+def test_wordnet_ids_have_english_names_without_weights_too(folder: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    for name in ("recipe.json", "run.json"):
+        shutil.copy(folder / name, kept)
+    results = json.loads((folder / "results.json").read_text())
+    old = results["test"]["classes"]
+    results["test"]["classes"] = dict(zip(["n01440764", *list(old)[1:]], old.values(), strict=True))
+    (kept / "results.json").write_text(json.dumps(results))
+    run = open_run(kept)
+    markup = section(render([Findings(run, confusion=results["test"]["confusion"])]), "classes")
+    assert '<th scope="row" title="tench">tench</th>' in markup
+    assert "n01440764" not in markup
+
+
+def test_each_mistake_shows_its_true_class(page: str) -> None:
+    mistakes = section(page, "mistakes")
+    cards = mistakes.split('<div class="mistake">')[1:]
+    assert cards
+    for card in cards:
+        true = re.findall(r"<b>(\d+), taken for", card)
+        assert re.findall(r'<div class="bar own"><span class="name" title="✓ (\d+)"', card) == true
+    assert "✓ true class" in mistakes.split('<div class="mistake">')[0]
+
+
+def test_colours_have_keys(page: str) -> None:
+    for name in ("epitomes", "positions", "classes", "mistakes", "time"):
+        assert 'class="key"' in section(page, name)
 
 
 def test_the_plain_error_stands_beside_that_of_averaged_views(make_run: MakeRun) -> None:

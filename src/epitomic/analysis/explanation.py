@@ -34,6 +34,11 @@ class Explanation:
     matches: list[Match]
     rebuilt: list[Reconstruction]
 
+    def likely(self, count: int) -> list[int]:
+        """Numbers of the most likely classes, the likeliest first, and of the true class if it is not among them."""
+        best: list[int] = self.probabilities.topk(min(count, len(self.probabilities))).indices.tolist()
+        return best if self.label is None or self.label in best else [*best, self.label]
+
 
 def explain(run: RunFolder, image: Tensor | str | Path | int) -> Explanation:
     """Runs one image through the network and keeps what was matched.

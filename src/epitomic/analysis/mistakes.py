@@ -124,3 +124,13 @@ def confused_pairs(matrix: Sequence[Sequence[int]], count: int = 10) -> list[tup
     """
     pairs = [(i, j, int(n)) for i, row in enumerate(matrix) for j, n in enumerate(row) if i != j and n]
     return sorted(pairs, key=lambda pair: -pair[2])[:count]
+
+
+def hardest_classes(matrix: Sequence[Sequence[int]], count: int = 20) -> list[int]:
+    """The classes of which the largest share is classified wrongly, the hardest first. All have a wrong image.
+
+    >>> hardest_classes([[5, 2], [0, 7]])
+    [0]
+    """
+    errors = {i: 1 - row[i] / sum(row) for i, row in enumerate(matrix) if sum(row) > row[i]}
+    return sorted(errors, key=lambda i: -errors[i])[:count]

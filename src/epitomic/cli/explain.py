@@ -56,8 +56,9 @@ def _explain(args: argparse.Namespace) -> int:
     with Progress() as bar:
         bar.update(f"{folder.name}: looking at {args.image}")
         found = explain(folder, int(args.image) if numbered else args.image)
-    for index in found.probabilities.topk(min(3, len(found.probabilities))).indices.tolist():
-        print(f"{folder.classes[index]}: {percent(float(found.probabilities[index]), 1)}")
+    for index in found.likely(3):
+        mark = " (the true class)" if index == found.label else ""
+        print(f"{folder.class_names[index]}: {percent(float(found.probabilities[index]), 1)}{mark}")
     if not found.matches:
         print(f"{folder.model_name} has no epitomic layer: no matches to show, only the classes")
     for rebuilt in found.rebuilt:

@@ -36,6 +36,7 @@ from epitomic.data.small.splits import Split
 from epitomic.data.standardisation import Standardize
 from epitomic.data.test_images import PhotographTest, SmallTest, open_test_images
 from epitomic.models import from_pretrained
+from epitomic.models.class_names import readable
 from epitomic.models.pretrained import CONFIG, WEIGHTS, find_pretrained
 from epitomic.models.whitening import LocalWhitening
 from epitomic.support.errors import UserError
@@ -177,6 +178,11 @@ class RunFolder:
         config = self.config or {}
         names = [str(name) for name in config.get("classes") or ()]
         return (*names, *map(str, range(len(names), int(config.get("num_classes", 0)))))
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Class names for people: English instead of WordNet ids; from the results if there are no weights."""
+        return readable(self.classes or (self.results or {}).get("test", {}).get("classes", ()))
 
     # The network and its test images
 

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 CORNERS = np.array([[[37, 99, 201], [24, 150, 120]], [[212, 87, 42], [168, 60, 150]]]) / 255.0  # colours of 2 x 2
+STRENGTH = 0.7  # power of the response that gives the opacity of a map
+TRUE = 2  # number of the colour that marks the true class
 MAPS = 8  # largest number of epitomes of a layer that are shown
+LIKELY = 5  # classes that are shown
 NAME = 96  # pixels for the name of a class
 MARGIN, BOX, GAP = 24, 150, 14  # pixels around the figure, of an image, and between images
 MAP, KEY = 92, 66  # pixels of a map and of the colour key
@@ -51,7 +54,7 @@ def position_map(match: Match, channel: int) -> Picture:
     response = match.response[0, channel].relu().double().numpy()  # (oh, ow)
     colours = position_colours(match.layer.geometry.pool).reshape(-1, 3)
     rgb = colours[match.positions[0, channel].numpy()]
-    alpha = (response / max(float(response.max()), 1e-12)) ** 0.7
+    alpha = (response / max(float(response.max()), 1e-12)) ** STRENGTH
     return np.concatenate([rgb, alpha[..., None]], axis=2)
 
 
@@ -93,21 +96,30 @@ def _image_caption(run: RunFolder, found: Explanation) -> str:
     size = f"{found.image.shape[2]} × {found.image.shape[1]}"
     if found.label is None:
         return f"the image, {size}"
-    return f"the image, {size}\ntrue class: {fit_text(run.classes[found.label], NAME - 10)}"
+    return f"the image, {size}\ntrue class: {fit_text(run.class_names[found.label], NAME - 10)}"
 
 
 def _draw_classes(
     figure: Figure, run: RunFolder, found: Explanation, left: float, top: float, width: float, theme: Theme
 ) -> None:
-    """Draws the most likely classes as bars."""
-    best = found.probabilities.topk(min(5, len(found.probabilities)))
-    names = [fit_text(run.classes[i], NAME) for i in best.indices.tolist()]
+    """Draws the most likely classes as bars, and marks the true class, which is always among them."""
+    from matplotlib.colors import to_rgb
+
+    shown = found.likely(LIKELY)
+    shares = found.probabilities[shown].tolist()
+    names = [fit_text(run.class_names[i], NAME - 14 * (i == found.label)) for i in shown]
     axes = picture_axes(figure, left, top, width, BOX)
     axes.set_axis_on()
-    colours = [theme.series[0], *[theme.muted] * (len(names) - 1)]
-    bars = axes.barh(range(len(names)), best.values.tolist(), color=colours, height=0.62)
-    axes.bar_label(bars, [percent(share, 1) for share in best.values.tolist()], padding=4, size=8.5)
-    axes.set_yticks(range(len(names)), names)
+    colours = [theme.series[TRUE if i == found.label else 0] for i in shown]
+    bars = axes.barh(range(len(names)), shares, color=colours, height=0.62)
+    axes.bar_label(bars, [percent(share, 1) for share in shares], padding=4, size=8.5)
+    marked = [f"✓ {name}" if i == found.label else name for i, name in zip(shown, names, strict=True)]
+    axes.set_yticks(range(len(names)), marked)
+    if found.label is not None:
+        for row, (series, text) in enumerate(((TRUE, "✓ true class"), (0, "other classes"))):
+            down = top + BOX + 8 + 18 * row
+            show_picture(figure, np.array([[(*to_rgb(theme.series[series]), 1.0)]]), left, down, 10, 10)
+            place_text(figure, left + 16, down - 2, text, color=theme.muted, size=8)
     axes.set_xlim(0, 1.3)
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_xticks([])
@@ -126,7 +138,11 @@ def _draw_layer(figure: Figure, match: Match, top: float, theme: Theme) -> None:
     for (r, c), p in np.ndenumerate(np.arange(pool[0] * pool[1]).reshape(pool)):
         x, y = MARGIN + (c + 0.5) * KEY / pool[1], top + 28 + (r + 0.5) * KEY / pool[0]
         place_text(figure, x, y, str(p), ha="center", va="center", color="white", size=8)
-    place_text(figure, MARGIN, top + 100, "position p", color=theme.muted, size=8)
+    place_text(figure, MARGIN, top + 98, "position p", color=theme.muted, size=8)
+    strength = np.full((1, 32, 4), 0.4)
+    strength[..., 3] = np.linspace(0, 1, 32) ** STRENGTH
+    show_picture(figure, strength, MARGIN, top + 117, KEY, 9)
+    place_text(figure, MARGIN, top + 130, "response: 0 to largest", color=theme.muted, size=8)
     shown = match.layer.in_channels in (1, 3) and match.layer.geometry.outputs == (1, 1)
     for number, channel in enumerate(match.strongest(MAPS)):
         left = MARGIN + 132 + number * (MAP + 10)

@@ -37,6 +37,7 @@ GAP = 1  # weights that fit between two epitomes
 SMOOTH = 8  # pixels of a weight in blended pictures
 QUANTILE = 0.995  # larger values are shown at full contrast
 CAPTION = 330  # pixels that a caption needs
+KEY = 90  # pixels of the key of the greys
 
 
 def mosaic(
@@ -150,7 +151,7 @@ def filters_figure(
     heights = [max(pictures[i].shape[0] for i in row) * scale for row in rows]
     total = max(sum(w) + between * (len(w) - 1) for w in widths) + 2 * margin
     with drawing(theme):
-        figure = new_figure(total, sum(heights) + caption * len(rows) + 1.4 * margin)
+        figure = new_figure(total, sum(heights) + caption * len(rows) + 2.2 * margin)
         top = float(margin)
         for row, row_widths, height in zip(rows, widths, heights, strict=True):
             left = (total - sum(row_widths) - between * (len(row) - 1)) / 2
@@ -165,6 +166,7 @@ def filters_figure(
                 place_text(figure, middle, top + height + 28, text, ha="center", color=theme.muted)
                 left += width + between
             top += height + caption
+        _draw_key(figure, max(84, (total - KEY) / 2 - 60), top, theme)
     return figure
 
 
@@ -189,7 +191,7 @@ def epitome_figure(run: RunFolder, number: int, *, colour: bool = True, theme: T
     first = 24 + width * cell + 50  # left edge of the filters
     with drawing(theme):
         across = first + (kernel[1] * small + 14) * pool[1] + 10
-        figure = new_figure(max(across, 560), 66 + max(height * cell, (kernel[0] * small + 24) * pool[0]) + 20)
+        figure = new_figure(max(across, 560), 66 + max(height * cell, (kernel[0] * small + 24) * pool[0]) + 46)
         place_text(figure, 24, 14, f"epitome {number} of {run.model_name}", weight="bold")
         held = f"{pool[0]} × {pool[1]} overlapping filters of {kernel[0]} × {kernel[1]}"
         text = f"{height} × {width} weights, which hold {held}, one for each position p"
@@ -201,4 +203,17 @@ def epitome_figure(run: RunFolder, number: int, *, colour: bool = True, theme: T
             place_text(figure, x, y, f"p = {p}", color=theme.muted, size=8)
             part = picture[top : top + kernel[0], left : left + kernel[1]]
             show_picture(figure, part, x, y + 16, kernel[1] * small, kernel[0] * small)
+        _draw_key(figure, 24 + 64, 66 + max(height * cell, (kernel[0] * small + 24) * pool[0]) + 16, theme)
     return figure
+
+
+def _draw_key(figure: Figure, left: float, top: float, theme: Theme) -> None:
+    """Draws what the greys of weights mean; the words stand on both sides of the bar."""
+    greys = np.ones((1, 64, 4))
+    greys[..., :3] = np.linspace(0, 1, 64)[:, None]
+    axes = show_picture(figure, greys, left, top, KEY, 10)
+    axes.set(xticks=[], yticks=[])
+    axes.set_axis_on()
+    axes.spines[:].set(visible=True, color=theme.grid)
+    place_text(figure, left - 8, top - 2, "negative", ha="right", color=theme.muted, size=8)
+    place_text(figure, left + KEY + 8, top - 2, "positive weights; mid grey is zero", color=theme.muted, size=8)

@@ -26,6 +26,7 @@ from epitomic.visualisation.style import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+HEAD = 80  # pixels above the blocks
 SMALLEST, LARGEST = 48, 36  # pixels: small patches are enlarged towards the first, large ones shrunk to the second
 
 
@@ -48,13 +49,13 @@ def patches_figure(found: ExcitingPatches, title: str, theme: Theme = LIGHT) -> 
     rows = -(-len(blocks) // columns)
     with drawing(theme):
         across = max(480, columns * (width * scale + gap) + gap)
-        figure = new_figure(across, 58 + rows * (height * scale + gap + label))
+        figure = new_figure(across, HEAD + rows * (height * scale + gap + label))
         place_text(figure, gap, 12, title, weight="bold")
         text = f"Each block shows the {found.patches.shape[1]} patches that excite one unit most."
-        place_text(figure, gap, 32, text, color=theme.muted)
+        place_text(figure, gap, 32, f"{text}\nPlain grey lies outside the image.", color=theme.muted)
         for number, block in enumerate(blocks):
             left = gap + number % columns * (width * scale + gap)
-            top = 58 + number // columns * (height * scale + gap + label)
+            top = HEAD + number // columns * (height * scale + gap + label)
             place_text(figure, left, top, f"unit {int(found.units[number])}", size=8, color=theme.muted)
             show_picture(figure, block, left, top + label - 3, width * scale, height * scale)
     return figure

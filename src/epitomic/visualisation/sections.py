@@ -12,7 +12,7 @@ from epitomic.analysis.convergence import METRICS, curves
 from epitomic.analysis.error_rates import are_uneven, class_errors, mean_class_error, wilson
 from epitomic.analysis.findings import Findings
 from epitomic.analysis.first_layer import read_first_layer
-from epitomic.analysis.mistakes import confused_pairs
+from epitomic.analysis.mistakes import confused_pairs, hardest_classes
 from epitomic.analysis.robustness import mean_by_shift
 from epitomic.analysis.robustness_table import group_runs
 from epitomic.evaluation import OTHER_WAYS
@@ -31,9 +31,13 @@ Data = dict[str, Any]
 Size = tuple[int, int]
 Card = tuple[str, Findings]  # title, which is empty if there is one run alone
 
+NO_BREAK = "\u00a0"  # a space that ends no line
 MISSING = "–"  # noqa: RUF001
 
 MANY_CLASSES = 10  # with more, the top-5 error says something
+FEW_ROWS, MANY_ROWS = 10, 20  # confusions that are listed beside a matrix, and without one
+NARROW = 12  # classes whose numbers fit into a matrix on a phone
+SHORT_NAME = 4  # letters of a name that stands upright above its column
 TEN_CROPS = "10 crops"  # how photographs are tested at the end of a training
 
 
@@ -184,18 +188,40 @@ def span(counts: Iterable[int]) -> str:
 
 
 def _classes(cards: Sequence[Card]) -> list[Data]:
-    """Confusion matrices of few classes, and the most frequent confusions."""
+    """Confusion matrices of few classes, the hardest of many classes, and the most frequent confusions."""
     shown = []
     for title, found in cards:
         matrix = found.confusion or []
-        names = found.run.classes or tuple(map(str, range(len(matrix))))
-        pairs = [(names[i], names[j], str(count)) for i, j, count in confused_pairs(matrix)]
-        wrong = [count for i, row in enumerate(matrix) for j, count in enumerate(row) if i != j]
-        matrix = matrix if len(names) <= LEGIBLE else []
-        if matrix or pairs:
-            largest = max(wrong, default=0) or 1
-            shown.append({"title": title, "names": names, "matrix": matrix, "largest": largest, "pairs": pairs})
+        names = found.run.class_names or tuple(map(str, range(len(matrix))))
+        legible = len(names) <= LEGIBLE
+        pairs = confused_pairs(matrix, FEW_ROWS if legible else MANY_ROWS)
+        if pairs or (legible and matrix):
+            shown.append(
+                {
+                    "title": title,
+                    "names": names,
+                    "matrix": matrix if legible else [],
+                    "many": len(names) > NARROW,  # on a phone, such a matrix has colours alone
+                    "tall": max(map(len, names)) > SHORT_NAME,
+                    "largest": pairs[0][2] if pairs else 1,
+                    "pairs": [(names[i], names[j], _share(count, sum(matrix[i]))) for i, j, count in pairs],
+                    "hardest": [] if legible else [_hard_row(names, matrix[i], i) for i in hardest_classes(matrix)],
+                }
+            )
     return shown
+
+
+def _share(count: int, images: int) -> str:
+    return f"{count} of {images}".replace(" ", NO_BREAK)
+
+
+def _hard_row(names: Sequence[str], counts: Sequence[int], label: int) -> tuple[str, ...]:
+    """A class of the confusion matrix: its name, its errors with the 95 % interval, and its most frequent confusion."""
+    images, errors = sum(counts), sum(counts) - counts[label]
+    low, high = wilson(errors, images)
+    likeliest = max((other for other in range(len(counts)) if other != label), key=lambda other: counts[other])
+    error = f"{percent(errors / images, 0)} ({100 * low:.0f} to {percent(high, 0)})"
+    return names[label], error, f"{names[likeliest]} ({counts[likeliest]})"
 
 
 def _data(cards: Sequence[Card]) -> list[Data]:
@@ -204,7 +230,7 @@ def _data(cards: Sequence[Card]) -> list[Data]:
         {
             "title": title,
             "check": found.data,
-            "names": found.run.classes,
+            "names": found.run.class_names,
             "few": [_few_row(found, i) for i in found.data.few],
             "middle": f"{median(found.data.training):g}",
         }
@@ -221,4 +247,4 @@ def _few_row(found: Findings, label: int) -> tuple[str, ...]:
     if counted is not None and counted[1]:
         low, high = wilson(*counted)
         error = f"{percent(counted[0] / counted[1], 0)} ({100 * low:.0f} to {percent(high, 0)})"
-    return name, str(found.data.training[label]), str(found.data.tested[label]), error
+    return found.run.class_names[label], str(found.data.training[label]), str(found.data.tested[label]), error
