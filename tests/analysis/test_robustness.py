@@ -8,11 +8,21 @@ import numpy as np
 import pytest
 import torch
 
-from epitomic.analysis.robustness import ShiftRow, mean_by_shift, measure_shifts, shift_images
-from epitomic.analysis.robustness_table import group_rows, group_runs, read_rows, robustness_table, save_rows
+from epitomic.analysis.error_rates import wilson
+from epitomic.analysis.robustness import (
+    ShiftRow,
+    Spread,
+    mean_by_shift,
+    measure_shifts,
+    shift_images,
+    spread_by_shift,
+)
+from epitomic.analysis.robustness_table import brackets, group_rows, group_runs, read_rows, robustness_table, save_rows
 from epitomic.support.errors import UserError
 from epitomic.training.run_folder import open_run
 from epitomic.training.run_names import labels, titles
+from epitomic.visualisation.curves import BAND
+from epitomic.visualisation.robustness import INTERVAL, robustness_figure
 from tests.runs import MakeRun, with_rate
 
 
@@ -68,6 +78,32 @@ def test_robustness_is_measured_in_four_directions(folder: Path, tmp_path: Path)
     assert read_rows(tmp_path / "rows.csv") == rows
     with pytest.raises(UserError, match="--shifts"):
         measure_shifts(run, maximum=8)
+
+
+def test_one_run_has_an_interval_and_several_have_their_range() -> None:
+    rows = [
+        ShiftRow("digits", "m", seed, f"r{seed}", shift, way, 100, 0, 0.1 + 0.1 * seed, 0.3 * shift)
+        for seed in (0, 1)
+        for shift, ways in ((0, ("none",)), (1, ("left", "up")))
+        for way in ways
+    ]
+    assert spread_by_shift(rows)[1] == Spread(pytest.approx(0.15), 0.1, 0.2)
+    one = [row for row in rows if row.seed == 0]
+    assert spread_by_shift(one)[1] == Spread(0.1, *wilson(10, 100))  # of 100 images, not of 200 views
+    assert spread_by_shift(one, "changed")[0] == Spread(0, 0, 0)
+    assert spread_by_shift(one, "changed")[1] == Spread(0.3, *wilson(30, 100))
+    assert "10.00 (5.52-17.44)" in robustness_table({"m": one})
+    assert brackets({"m": rows}) == "the lowest and the highest seed in brackets"
+    mixed = "the 95 % interval of one seed, or the lowest and the highest seed, in brackets"
+    assert brackets({"m": rows, "n": one}) == mixed
+    for groups, meaning in (({"m": rows}, BAND), ({"m": one}, INTERVAL), ({"m": rows, "n": one}, BAND)):
+        axes = robustness_figure(groups).axes[0]
+        assert (axes.get_legend().get_title().get_text(), len(axes.collections)) == (meaning, 1)
+
+
+def test_shifts_may_have_steps(folder: Path) -> None:
+    rows = measure_shifts(open_run(folder), maximum=5, step=2, images=5)
+    assert sorted({row.shift for row in rows}) == [0, 2, 4]
 
 
 def test_tables_average_directions_then_seeds() -> None:

@@ -127,8 +127,12 @@ def collect(run: RunFolder, *, images: int = 1000, robustness: bool = True, tell
     if note:
         found.notes.append(note)
     if robustness:
-        found.shifts = measure_shifts(
-            run, maximum=min(6, size // 3), images=few, tell=lambda text, share: tell(text, 0.5 + 0.5 * share)
+        found.shifts = measure_shifts(  # large images take longer, so there are fewer shifts of them
+            run,
+            maximum=min(6, size // 3),
+            step=1 if small else 2,
+            images=images,
+            tell=lambda text, share: tell(text, 0.5 + 0.5 * share),
         )
     return found
 

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from epitomic.analysis.error_rates import wilson
 from epitomic.data.small.splits import Split
 from epitomic.data.small.views import plain_batches
 from epitomic.evaluation import score
@@ -66,13 +67,14 @@ def shift_images(images: Tensor, down: int, right: int) -> Tensor:
 
 
 def measure_shifts(
-    run: RunFolder, *, maximum: int = 6, images: int | None = None, tell: Tell = tell_nobody
+    run: RunFolder, *, maximum: int = 6, step: int = 1, images: int | None = None, tell: Tell = tell_nobody
 ) -> list[ShiftRow]:
     """Measures error and changed predictions of one run, for shifts of 0 to ``maximum`` pixels in each direction.
 
     Args:
         run: A run with weights, whose test images are on this machine.
         maximum: Largest shift in pixels.
+        step: Pixels from one shift to the next.
         images: Number of test images, the first ones. None takes all.
         tell: Called with the progress.
     """
@@ -87,7 +89,7 @@ def measure_shifts(
         test = Split(test.images[:images], test.labels[:images])
     plain: Tensor | None = None
     rows: list[ShiftRow] = []
-    shifts = [(0, "none"), *((shift, name) for shift in range(1, maximum + 1) for name in DIRECTIONS)]
+    shifts = [(0, "none"), *((shift, name) for shift in range(step, maximum + 1, step) for name in DIRECTIONS)]
     for shift, direction in shifts:
         tell(f"{run.name}: measuring robustness, shift {shift} of {maximum}", len(rows) / len(shifts))
         down, right = DIRECTIONS.get(direction, (0, 0))
@@ -113,8 +115,48 @@ def measure_shifts(
 
 
 def mean_by_shift(rows: Iterable[ShiftRow], value: str = "error") -> dict[int, list[float]]:
-    """Averages over the directions. Maps each shift to a list with one mean per run."""
+    """Averages over the directions. Maps each shift to a list with one mean per run.
+
+    Args:
+        rows: Rows of one run or of several.
+        value: ``"error"`` or ``"changed"``.
+    """
     runs: dict[int, dict[str, list[float]]] = {}
     for row in rows:
         runs.setdefault(row.shift, {}).setdefault(row.run, []).append(getattr(row, value))
     return {shift: [float(np.mean(v)) for v in by_run.values()] for shift, by_run in sorted(runs.items())}
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A figure at one shift, and how sure it is.
+
+    Attributes:
+        mean: Mean over directions and runs.
+        low: Lowest run; of one run alone, the lower end of the 95 % interval.
+        high: Highest run; of one run alone, the upper end of the 95 % interval.
+    """
+
+    mean: float
+    low: float
+    high: float
+
+
+def spread_by_shift(rows: Iterable[ShiftRow], value: str = "error") -> dict[int, Spread]:
+    """The mean at each shift, with the range of several runs, or with the 95 % interval of one run.
+
+    The interval counts each image once: the same images moved in four directions are not four times as many.
+
+    Args:
+        rows: Rows of one run or of several.
+        value: ``"error"`` or ``"changed"``.
+    """
+    rows = list(rows)
+    images = {row.shift: row.images for row in rows}
+    found = {}
+    for shift, values in mean_by_shift(rows, value).items():
+        low, high = min(values), max(values)
+        if len(values) == 1 and (shift or value == "error"):  # without a shift, no prediction can change
+            low, high = wilson(round(values[0] * images[shift]), images[shift])
+        found[shift] = Spread(float(np.mean(values)), low, high)
+    return found

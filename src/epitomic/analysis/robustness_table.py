@@ -8,9 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 
-import numpy as np
-
-from epitomic.analysis.robustness import ShiftRow, mean_by_shift
+from epitomic.analysis.robustness import ShiftRow, Spread, spread_by_shift
 from epitomic.support.console import text_table
 from epitomic.support.errors import UserError
 from epitomic.support.files import write_text
@@ -56,21 +54,36 @@ def label_with_seeds(label: str, rows: Iterable[ShiftRow]) -> str:
 
 
 def robustness_table(groups: Groups) -> str:
-    """Means over directions and seeds as text. Several seeds also show their lowest and highest value in brackets."""
+    """Means over directions and seeds as text.
+
+    In brackets are the lowest and the highest of several seeds, or the 95 % interval of one run.
+    """
     shifts = sorted({row.shift for rows in groups.values() for row in rows})
     tables = []
     for value, title in (("error", "error, %, by shift in pixels"), ("changed", "predictions changed, %")):
         lines = [
-            [label_with_seeds(label, rows), *map(_cell, mean_by_shift(rows, value).values())]
+            [label_with_seeds(label, rows), *map(_cell, spread_by_shift(rows, value).values())]
             for label, rows in groups.items()
         ]
         tables.append(text_table([title, *map(str, shifts)], lines, right=range(1, len(shifts) + 1)))
     return "\n\n".join(tables)
 
 
-def _cell(values: list[float]) -> str:
-    text = f"{100 * np.mean(values):.2f}"
-    return text if len(values) == 1 else f"{text} ({100 * min(values):.2f}-{100 * max(values):.2f})"
+def _cell(found: Spread) -> str:
+    return f"{100 * found.mean:.2f} ({100 * found.low:.2f}-{100 * found.high:.2f})"
+
+
+def brackets(groups: Groups) -> str:
+    """What the brackets of the table mean.
+
+    >>> brackets({"a": [], "b": []})
+    'the 95 % interval in brackets'
+    """
+    counts = [len({row.run for row in rows}) for rows in groups.values()]
+    of_seeds, of_one = "the lowest and the highest seed", "the 95 % interval"
+    if all(count > 1 for count in counts):
+        return f"{of_seeds} in brackets"
+    return f"{of_one}{f' of one seed, or {of_seeds},' if any(count > 1 for count in counts) else ''} in brackets"
 
 
 def save_rows(rows: Iterable[ShiftRow], path: Path) -> None:

@@ -29,8 +29,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", metavar="STEM", help="write STEM.csv, STEM.md, STEM.png and STEM.svg (default: RUN/robustness)"
     )
-    parser.add_argument("--shifts", type=int, default=6, metavar="PIXELS", help="largest shift")
-    parser.add_argument("--images", type=int, metavar="N", help="use the first N test images (default: all)")
+    parser.add_argument("--shifts", type=int, default=6, metavar="PIXELS", help="largest shift (default: 6)")
+    parser.add_argument(
+        "--images", type=int, metavar="N", help="use N test images (default: all of a small set, 1,000 photographs)"
+    )
     parser.add_argument(
         "--add",
         action="store_true",
@@ -78,12 +80,14 @@ def run(args: argparse.Namespace) -> int:
 
 def _head(args: argparse.Namespace, groups: Groups, stem: Path) -> str:
     """The command that makes the whole table, and where it was made."""
+    from epitomic.analysis.robustness_table import brackets
+
     rows = [row for group in groups.values() for row in group]
     words = ["epitomic", "robustness", *dict.fromkeys(row.run for row in rows), "--shifts", str(args.shifts)]
     words += ["--images", str(args.images)] if args.images else []
     facts = gather_facts()
     return (
-        f"`{shlex.join([*words, '--out', stem.as_posix()])}`: means over directions and seeds, with the lowest and the "
-        f"highest seed in brackets; {rows[0].images} test images; {'last added to at ' if args.add else ''}"
+        f"`{shlex.join([*words, '--out', stem.as_posix()])}`: means over directions and seeds, with "
+        f"{brackets(groups)}; {rows[0].images} test images; {'last added to at ' if args.add else ''}"
         f"commit {short_commit(facts) or 'unknown'}, {describe_facts([facts])}."
     )

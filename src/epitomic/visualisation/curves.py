@@ -65,7 +65,7 @@ def curves_figure(
         axes.margins(x=0.02)
         banded = any(len(curve.values) > 1 for curve in found)
         if len(found) > 1 or banded:
-            add_legend(axes, "upper right", banded=banded and size[0] > WIDE)
+            add_legend(axes, "upper right", meaning=BAND if banded and size[0] > WIDE else None)
         figure.set_layout_engine("constrained")
     return figure
 
@@ -83,9 +83,9 @@ def draw_line(
     axes.set_axisbelow(True)
 
 
-def add_legend(axes: Axes, place: Any, *, banded: bool) -> None:
+def add_legend(axes: Axes, place: Any, *, meaning: str | None) -> None:
     """Adds the legend, which also says what the bands mean."""
-    axes.legend(loc=place, handlelength=1.6, title=BAND if banded else None, alignment="left")
+    axes.legend(loc=place, handlelength=1.6, title=meaning, alignment="left")
 
 
 def set_scale(axes: Axes, values: NDArray[np.float64], scale: str, *, percent: bool) -> float:

@@ -6,14 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from epitomic.analysis.convergence import METRICS, curves
 from epitomic.analysis.error_rates import are_uneven, class_errors, mean_class_error, wilson
 from epitomic.analysis.findings import Findings
 from epitomic.analysis.first_layer import read_first_layer
 from epitomic.analysis.mistakes import confused_pairs, hardest_classes
-from epitomic.analysis.robustness import mean_by_shift
+from epitomic.analysis.robustness import Spread, spread_by_shift
 from epitomic.analysis.robustness_table import group_runs
 from epitomic.evaluation import OTHER_WAYS
 from epitomic.support.console import duration, percent
@@ -160,21 +158,26 @@ def _robustness(reports: Sequence[Findings]) -> Data:
     if not shown:
         return {}
     groups = group_runs([found.run for found in shown], [found.shifts for found in shown])
-    errors = {name: mean_by_shift(rows) for name, rows in groups.items()}
+    errors = {name: spread_by_shift(rows) for name, rows in groups.items()}
     shifts = sorted({shift for values in errors.values() for shift in values})  # small images are shifted less
     rows = []
     for name, measured in groups.items():
         for what in ("error", "changed"):
-            values = mean_by_shift(measured, what)
-            cells = (percent(float(np.mean(values[s])), 1) if s in values else MISSING for s in shifts)
+            values = spread_by_shift(measured, what)
+            cells = (_spread(values[s]) if s in values else MISSING for s in shifts)
             rows.append((f"{name}, {what}", *cells))
     return {
         "images": span(found.shifts[0].images for found in shown),
-        "ends": [(name, float(np.mean(values[max(values)])), max(values)) for name, values in errors.items()],
+        "ends": [(name, values[max(values)].mean, max(values)) for name, values in errors.items()],
+        "seeds": any(len({row.run for row in rows}) > 1 for rows in groups.values()),
         "chart": _chart(lambda theme, size: robustness_figure(groups, theme=theme, size=size), narrow=(360, 560)),
         "head": ("pixels", *map(str, shifts)),
         "rows": rows,
     }
+
+
+def _spread(found: Spread) -> str:
+    return f"{percent(found.mean, 1)} ({100 * found.low:.1f} to {100 * found.high:.1f})"
 
 
 def span(counts: Iterable[int]) -> str:
