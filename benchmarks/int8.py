@@ -1,27 +1,32 @@
 """Test errors and times of the shipped weights in int8, beside float32, in ONNX Runtime.
 
-    python benchmarks/int8.py --folder FILES --prepare [--data-dir DIR] [--csv FILE]
+    python benchmarks/int8.py --folder FILES --prepare [--only NAME ...] [--data-dir DIR] [--csv FILE]
     python benchmarks/int8.py --folder FILES [--repetitions 7] [--threads 2] [--csv FILE]
 
-The first call writes the files and counts their errors on the test images, one view each. The second one times them,
-so that a quiet machine is needed only for it. "int8" has 8-bit weights, "int8, 7-bit weights" is for processors without
-VNNI (``reduce_range``). Ranges come from 256 training images.
+The first call writes the files and counts their errors on the test images, one view each; its CSV is int8_errors.csv.
+The second one times them, so that a quiet machine is needed only for it; its CSV is int8_times.csv. "int8" has 8-bit
+weights, "int8, 7-bit weights" is for processors without VNNI (``reduce_range``). Ranges come from 256 training images.
+
+The kinds of one network take turns, and the speedup is the time of float32, in the form that is exported without
+--int8, over the time of int8, within a repetition (median and quartiles).
 """
 
 import argparse
 import csv
 import json
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import torch
 
 from epitomic.bench.timing import interleaved
-from epitomic.data.small.sets import load_set
+from epitomic.data.small.sets import NAMES, load_set
 from epitomic.deployment import int8
 from epitomic.deployment.export import describe
 from epitomic.deployment.formats import capture, open_exported, write
-from epitomic.models.pretrained import list_pretrained
+from epitomic.models.pretrained import CONFIG, find_pretrained, list_pretrained
+from epitomic.support.files import read_sealed
 from epitomic.support.machine import timing_facts
 from epitomic.support.rng import generator
 from epitomic.surgery import for_export
@@ -29,16 +34,23 @@ from epitomic.training.run_folder import open_run
 
 KINDS = {"float32": None, "int8": False, "int8, 7-bit weights": True}
 COUNTS = "errors.json"
-BATCH = 64
+BATCH = 64  # images that are tested at once
+BATCHES = (1, 64)  # images that are timed at once
+ONE_IMAGE = 16  # calls in a row that are timed of one image
 
 
 def file_of(folder: Path, name: str, kind: str) -> Path:
     return folder / f"{name}--{kind.replace(', ', '-').replace(' ', '-')}.onnx"
 
 
-def prepare(folder: Path, data_dir: str | None) -> None:
+def shipped() -> list[str]:
+    """Names of the shipped weights of small image sets, whose test images are at hand."""
+    return [name for name in list_pretrained() if open_run(name).dataset in NAMES]
+
+
+def prepare(folder: Path, names: list[str], data_dir: str | None) -> None:
     counts: dict[str, dict[str, int]] = {}
-    for name in list_pretrained():
+    for name in names:
         run = open_run(name, data_dir)
         images = load_set(run.dataset, data_dir)
         chosen = torch.randperm(len(images.train.images), generator=generator("calibration"))[:256]
@@ -72,10 +84,48 @@ def write_errors(folder: Path, file: Path) -> None:
                 writer.writerow([*row, *facts.values()])
 
 
+def times(folder: Path, repetitions: int, threads: int) -> Iterator[dict[str, object]]:
+    """Times the kinds of each network in turn; yields a row for each kind and batch."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    for name in json.loads((folder / COUNTS).read_text()):
+        sessions = {
+            kind: onnxruntime.InferenceSession(file_of(folder, name, kind), options, providers=["CPUExecutionProvider"])
+            for kind in KINDS
+        }
+        config = read_sealed(find_pretrained(name) / CONFIG)
+        for batch in BATCHES:
+            x = torch.randn(batch, config["in_channels"], config["image_size"], config["image_size"]).numpy()
+            loops = ONE_IMAGE if batch == 1 else 1
+
+            def run(session: "onnxruntime.InferenceSession", x: object = x, loops: int = loops) -> None:
+                for _ in range(loops):
+                    session.run(None, {"images": x})
+
+            measured = interleaved({kind: partial(run, session) for kind, session in sessions.items()}, repetitions)
+            for kind, sample in measured.items():
+                faster = measured["float32"] / sample
+                yield {
+                    "name": name,
+                    "kind": kind,
+                    "batch": batch,
+                    "ms": round(sample.median * 1e3 / loops, 3),
+                    "speedup": round(faster.median, 3),
+                    "low": round(faster.quartiles[0], 3),
+                    "high": round(faster.quartiles[1], 3),
+                    "repetitions": repetitions,
+                }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--prepare", action="store_true")
+    parser.add_argument(
+        "--only", nargs="+", choices=shipped(), metavar="NAME", help="weights to prepare (default: all)"
+    )
     parser.add_argument("--data-dir")
     parser.add_argument("--repetitions", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2)
@@ -84,47 +134,18 @@ def main() -> None:
     if args.prepare:
         args.folder.mkdir(parents=True, exist_ok=True)
         if not (args.folder / COUNTS).is_file():
-            prepare(args.folder, args.data_dir)
+            prepare(args.folder, args.only or shipped(), args.data_dir)
         if args.csv:
             write_errors(args.folder, args.csv)
         return
     import onnxruntime
 
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = args.threads
     facts = {"threads_of_runtime": args.threads, "onnxruntime": onnxruntime.__version__, "vnni": int8.has_vnni()}
     facts |= timing_facts()
     rows = []
-    for name, counts in json.loads((args.folder / COUNTS).read_text()).items():
-        run = open_run(name)
-        config = run.model.config
-        x = torch.randn(BATCH, config["in_channels"], config["image_size"], config["image_size"]).numpy()  # type: ignore[index,call-overload]
-        sessions = {
-            kind: onnxruntime.InferenceSession(
-                file_of(args.folder, name, kind), options, providers=["CPUExecutionProvider"]
-            )
-            for kind in KINDS
-        }
-        calls = {kind: partial(session.run, None, {"images": x}) for kind, session in sessions.items()}
-        times = interleaved(calls, args.repetitions)
-        for kind in KINDS:
-            faster = times["float32"] / times[kind]
-            rows.append(
-                {
-                    "name": name,
-                    "kind": kind,
-                    "images": counts["images"],
-                    "errors": counts[kind],
-                    "error": counts[kind] / counts["images"],
-                    "batch": BATCH,
-                    "ms": round(times[kind].median * 1e3, 2),
-                    "speedup": round(faster.median, 3),
-                    "low": round(faster.quartiles[0], 3),
-                    "high": round(faster.quartiles[1], 3),
-                    "mb": round(file_of(args.folder, name, kind).stat().st_size / 1e6, 2),
-                }
-            )
-            print(*rows[-1].values(), sep="  ", flush=True)
+    for row in times(args.folder, args.repetitions, args.threads):
+        rows.append(row)
+        print(*row.values(), sep="  ", flush=True)
     if args.csv:
         with args.csv.open("w", newline="") as file:
             writer = csv.writer(file)

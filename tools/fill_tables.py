@@ -394,10 +394,25 @@ def chosen_form(name: str) -> str:
 
 
 def quantised(machine: str) -> str:
-    """The shipped weights in float32 and in int8: test error in ONNX Runtime."""
-    rows = read_csv(RESULTS / f"exported-{machine}" / "int8_errors.csv")
-    lines = [(f"`{r['name']}`", r["kind"], f"{100 * float(r['error']):.2f}", r["mb"]) for r in rows]
-    return "\n" + markdown_table(("weights", "kind", "test error, %", "MB"), lines)
+    """The shipped weights in float32 and in int8: test error in ONNX Runtime, and times if they were measured."""
+    folder = RESULTS / f"exported-{machine}"
+    rows = read_csv(folder / "int8_errors.csv")
+    timed = read_csv(folder / "int8_times.csv") if (folder / "int8_times.csv").is_file() else []
+    batches = list(dict.fromkeys(row["batch"] for row in timed))
+    cells = {
+        (row["name"], row["kind"], row["batch"]): f"{row['ms']} ms" if row["kind"] == "float32" else speed(row)
+        for row in timed
+    }
+    lines = [
+        (
+            *(f"`{row['name']}`", row["kind"], f"{100 * float(row['error']):.2f}", row["mb"]),
+            *(cells.get((row["name"], row["kind"], batch), "") for batch in batches),
+        )
+        for row in rows
+    ]
+    head = ("weights", "kind", "test error, %", "MB", *(f"speedup, batch {batch}" for batch in batches))
+    said = export_facts(timed) if timed else "\nThe time of int8 is not measured yet.\n\n"
+    return said + markdown_table(head, lines)
 
 
 def export_facts(rows: Rows) -> str:

@@ -64,7 +64,7 @@ def curves_figure(
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.margins(x=0.02)
         banded = any(len(curve.values) > 1 for curve in found)
-        if len(found) > 1 or banded:
+        if len(found) > 1 or banded or size[0] > WIDE:
             add_legend(axes, "upper right", meaning=BAND if banded and size[0] > WIDE else None)
         figure.set_layout_engine("constrained")
     return figure
