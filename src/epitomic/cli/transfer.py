@@ -1,6 +1,6 @@
 """Classifies other images by a trained network's features: the paper's Caltech-101 experiment.
 
-    epitomic transfer runs/imagenet caltech101 --kernel all --splits 10
+    epitomic transfer runs/imagenet caltech101 --splits 10
     epitomic transfer runs/*-0 caltech101 --features network untrained --out results/caltech101
     epitomic transfer runs/maxpool-0 caltech101 --features pixels --out results/caltech101
 
@@ -38,10 +38,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--kernel",
-        default="linear",
+        default="all",
         metavar="KIND",
         help="kernel of the classifier: linear, rbf-libsvm (gamma is 1/features, libsvm's default), rbf (gamma is "
-        "scikit-learn's scale), both (linear and rbf) or all",
+        "scikit-learn's scale), both (linear and rbf) or all (default: all)",
     )
     parser.add_argument(
         "--train-per-class", type=whole(1), default=30, metavar="N", help="images of each class to train on"
@@ -97,7 +97,7 @@ def _data(args: argparse.Namespace) -> str:
 
 def _measure(folder: str, kind: str, args: argparse.Namespace) -> list[dict[str, Any]]:
     """Measures one entry for each kernel, and prints it."""
-    from epitomic.analysis.transfer import measure_transfer
+    from epitomic.analysis.transfer import KERNELS, measure_transfer
 
     kernels = SEVERAL.get(args.kernel, (args.kernel,))
     options = {"per_class": args.train_per_class, "splits": args.splits, "seed": args.seed}
@@ -114,5 +114,5 @@ def _measure(folder: str, kind: str, args: argparse.Namespace) -> list[dict[str,
     for figure in figures:
         spread = "" if figure["standard_deviation"] is None else f" +- {100 * figure['standard_deviation']:.2f}"
         accuracy = f"mean per-class accuracy {100 * figure['mean']:.2f}{spread} % over {args.splits} splits"
-        print(f"{figure['kernel']:<8}{accuracy}", flush=True)
+        print(f"{KERNELS[figure['kernel']]}: {accuracy}", flush=True)
     return [{"data": _data(args), "features": kind, **figure} for figure in figures]

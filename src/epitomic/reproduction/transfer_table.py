@@ -12,11 +12,15 @@ from epitomic.support.files import read_sealed
 from epitomic.support.machine import describe_facts, short_commit
 from epitomic.training.run_schema import check_transfer
 
+MISSING = "–"  # noqa: RUF001
 HEAD = ("features", "network", "numbers per image")
 
 
 def transfer_table(folder: Path) -> str:
-    """Returns the table of all runs in a folder: a row for each kind of features, a column for each kernel."""
+    """Returns the table of all runs in a folder: a row for each kind of features, a column for each kernel.
+
+    A kernel that was not measured has a dash.
+    """
     kept = {path.stem: check_transfer(read_sealed(path), path) for path in sorted(folder.glob("*.json"))}
     entries = [(run, entry) for run, results in kept.items() for entry in results.values()]
     for run, entry in entries:
@@ -25,19 +29,18 @@ def transfer_table(folder: Path) -> str:
     splits = sorted({len(entry["accuracies"]) for _, entry in entries})
     text = (
         "Mean per-class accuracy of a support vector machine on features: mean ± standard deviation over "
-        f"{' or '.join(map(str, splits))} random splits. Made on {describe_facts([e['facts'] for _, e in entries])}.\n"
+        f"{' or '.join(map(str, splits))} random splits. Made on {describe_facts([e['facts'] for _, e in entries])}. "
+        f"{MISSING} was not measured.\n"
     )
     for experiment in sorted({_experiment(entry) for _, entry in entries}):
         data, images, classes, per_class = experiment
         text += f"\n{data}: {images:,} images of {classes} classes, {per_class} images per class for training.\n\n"
-        used = {entry["kernel"] for _, entry in entries if _experiment(entry) == experiment}
-        kernels = [name for name in KERNELS if name in used]
         rows: dict[tuple[str, str], list[str]] = {}
         for run, entry in entries:
             if _experiment(entry) == experiment:
-                row = rows.setdefault((entry["features"], run), [f"{entry['numbers']:,}", *("" for _ in kernels)])
-                row[1 + kernels.index(entry["kernel"])] = _accuracy(entry)
-        head = (*HEAD, *(f"{KERNELS[name]}, %" for name in kernels))
+                row = rows.setdefault((entry["features"], run), [f"{entry['numbers']:,}", *(MISSING for _ in KERNELS)])
+                row[1 + list(KERNELS).index(entry["kernel"])] = _accuracy(entry)
+        head = (*HEAD, *(f"{name}, %" for name in KERNELS.values()))
         text += markdown_table(head, ([kind, f"`{run}`", *row] for (kind, run), row in sorted(rows.items())))
     commands = sorted({(short_commit(e["facts"]), f"`{e['facts'].get('command', 'unknown')}`") for _, e in entries})
     lines = markdown_table(("commit", "command"), commands)
