@@ -100,7 +100,7 @@ def _interval(figures: Data | None) -> Data:
     low, high = wilson(figures["errors"], figures["images"])
     sizes = [row["images"] for row in figures["classes"].values()]
     return {
-        "interval": f"{100 * low:.2f} to {percent(high)}",
+        "interval": f"{100 * low:.2f} to {percent(high)}".replace(" %", f"{NO_BREAK}%"),
         "class_error": percent(mean_class_error(figures)) if are_uneven(sizes) else None,
     }
 
