@@ -39,6 +39,15 @@ def test_the_smallest_difference_is_found_in_four_of_five_experiments() -> None:
     assert 0.72 < found / len(experiments) < 0.9
 
 
+@pytest.mark.parametrize(("counts", "in_errors"), [((2, 2), 5.653), ((4, 4), 3.367), ((11, 11), 2.945)])
+def test_the_smallest_difference_of_equal_spreads(counts: tuple[int, int], in_errors: float) -> None:
+    # Equal spreads have n1 + n2 - 2 degrees of freedom; the power of the t test there is 80 % at `in_errors`.
+    values = [np.linspace(0, 1, count) for count in counts]
+    error = np.sqrt(sum(one.var(ddof=1) / len(one) for one in values))
+    assert stats.nct.sf(stats.t.ppf(0.975, sum(counts) - 2), sum(counts) - 2, in_errors) == pytest.approx(0.8, abs=1e-3)
+    assert smallest_difference(*(one.tolist() for one in values)) == pytest.approx(in_errors * error, rel=1e-3)
+
+
 def test_bootstrap_is_scipys_own() -> None:
     first, second = (["".join(RANDOM.choice(list("1126-"), size=400)) for _ in range(count)] for count in (2, 3))
     errors = [np.mean([[rank != "1" for rank in ranks] for ranks in group], axis=0) for group in (first, second)]
@@ -71,18 +80,43 @@ def finished(model: str, seed: int, ranks: str) -> FinishedRun:
     return FinishedRun(PlannedRun(model, seed), {"test": {**test, "classes": dict.fromkeys(map(str, range(12)))}}, {})
 
 
+def cells(text: str) -> list[list[str]]:
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| `")]
+
+
 def test_comparisons_of_a_table() -> None:
     table = TablePlan("t", "T", {"a": 2, "b": 2, "c": 1}, (("a", "b"), ("c", "a"), ("missing", "a")))
     runs = [finished("a", 0, "1111112-"), finished("a", 1, "1111113-"), finished("c", 0, "11------")]
     runs += [finished("b", 0, "1-------"), finished("b", 1, "11------")]
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in comparisons(table, runs).splitlines()[4:]]
+    rows = cells(comparisons(table, runs))
     assert [row[:3] for row in rows] == [
-        ["`a` against `b`", "top-1", "2 and 2"],
         ["`a` against `b`", "top-5", "2 and 2"],
-        ["`c` against `a`", "top-1", "1 and 2"],
+        ["`a` against `b`", "test", "2 and 2"],
         ["`c` against `a`", "top-5", "1 and 2"],
+        ["`c` against `a`", "test", "1 and 2"],
     ]
-    assert rows[0][3].startswith("-56.25 (")
-    assert rows[0][4].startswith("-56.25 (")
+    assert rows[1][3].startswith("-56.25 (")
+    assert rows[1][4].startswith("-56.25 (")
+    assert rows[1][4].endswith("), 2 and 2 runs")
+    assert rows[3][4].endswith("), 1 and 2 runs")
     assert [row[-1] for row in rows] == ["undecided", "undecided", "one seed: no verdict", "one seed: no verdict"]
-    assert comparisons(TablePlan("t", "T", {"a": 2}), runs) == ""
+
+
+def test_a_table_without_pairs_compares_its_first_network_with_each() -> None:
+    runs = [finished("a", 0, "1111112-"), finished("b", 0, "1-------"), finished("c", 0, "11------")]
+    for run in runs:
+        run.results["plain"] = {"error": run.error() + 0.1}
+        del run.results["test"]["ranks"]
+    rows = cells(comparisons(TablePlan("t", "T", {"a": 1, "b": 1, "c": 1}), runs))
+    assert [row[:2] for row in rows[::3]] == [["`a` against `b`", "top-5"], ["`a` against `c`", "top-5"]]
+    assert [row[1] for row in rows[:3]] == ["top-5", "test", "one view"]
+    assert [row[3:] for row in rows[1:3]] == [["-62.50", "", "one seed: no verdict"]] * 2  # no column for images
+    assert comparisons(TablePlan("t", "T", {"a": 2}), runs[:1]) == ""
+
+
+def test_two_seeds_that_differ_have_scipys_interval_in_the_table() -> None:
+    runs = [finished("a", 0, "1111----"), finished("a", 1, "111-----"), finished("b", 0, "11------")]
+    runs.append(finished("b", 1, "1-------"))
+    interval = stats.ttest_ind([0.5, 0.625], [0.75, 0.875], equal_var=False).confidence_interval(0.95)
+    row = cells(comparisons(TablePlan("t", "T", {"a": 2, "b": 2}), runs))[1]
+    assert row[3] == f"-25.00 ({100 * interval.low:+.2f} to {100 * interval.high:+.2f})"

@@ -48,24 +48,20 @@ class OverSeeds:
 
 
 def accuracy_table(table: TablePlan, runs: Sequence[FinishedRun]) -> str:
-    """Returns the table as Markdown: the errors of each network, how they were made, and every run."""
+    """Returns the table as Markdown: the errors of each network, how they were made, comparisons, and every run."""
     if not runs:
         return f"{table.title}: no run is finished yet.\n"
     groups = by_model(runs)
     ways = [way for way in OTHER_WAYS if all(way in run.results for run in runs)]
     top5 = _has_top5(runs)
-    first, *others = groups
     head = ["network", "seeds", "10-crop error, %" if "center" in ways else "test error, %"]
     head += [f"{OTHER_WAYS[way]}, %" for way in ways] + (["top-5 error, %"] if top5 else [])
-    head += [f"difference from `{first}`"] if others else []
     head += ["validation error, %", "parameters", "core seconds per epoch", "minutes per run"]
-    errors = {model: OverSeeds([run.error() for run in group]) for model, group in groups.items()}
     rows = []
     for model, group in groups.items():
-        cells = [f"`{model}`", str(len(group)), str(errors[model])]
+        cells = [f"`{model}`", str(len(group)), str(OverSeeds([run.error() for run in group]))]
         cells += [str(OverSeeds([run.error(way) for run in group])) for way in ways]
         cells += [str(OverSeeds([run.top5_error for run in group]))] if top5 else []
-        cells += [_difference(errors[model], errors[first]) if model != first else ""] if others else []
         cells += [
             str(OverSeeds([run.results["validation_error"] for run in group])),
             f"{group[0].results['parameters']:,}",
@@ -73,9 +69,8 @@ def accuracy_table(table: TablePlan, runs: Sequence[FinishedRun]) -> str:
             f"{statistics.median(run.results['wall_seconds'] for run in group) / 60:.1f}",
         ]
         rows.append(cells)
-    intervals = "; differences with their 95 % interval (Welch)" if others else ""
     caption = (
-        f"{table.title}: mean ± standard deviation over seeds{intervals}. "
+        f"{table.title}: mean ± standard deviation over seeds. "
         f"Made by `epitomic reproduce {table.name}` on {describe_facts([run.facts for run in runs])}."
     )
     ordered = sorted(runs, key=lambda run: (run.planned.model, run.planned.seed))
@@ -107,48 +102,79 @@ def _median(values: Sequence[float]) -> str:
     return f"{statistics.median(values):.0f}{spread}"
 
 
-def _difference(errors: OverSeeds, first: OverSeeds) -> str:
-    """Returns the difference of the means, with its interval if both networks have several seeds."""
-    interval = welch(errors.values, first.values)
-    return signed(errors.mean - first.mean) if interval is None else str(interval)
-
-
 def comparisons(table: TablePlan, runs: Sequence[FinishedRun]) -> str:
-    """Returns the comparisons that the table is about, as Markdown; empty if it names none or lacks their runs."""
-    groups, top5 = by_model(runs), _has_top5(runs)
-    rows = []
-    for first, second in table.pairs:
-        if first in groups and second in groups:
-            rows += [_comparison(groups[first], groups[second], places) for places in ((1, 5) if top5 else (1,))]
-    if not rows:
-        return ""
-    head = ("networks", "error", "seeds", "difference over seeds", "over images", "smallest difference", "error is")
+    """Returns the comparisons of a table as Markdown; empty if it lacks the runs of all of them.
+
+    A table that names no pairs compares its first network with each of the others.
+    """
+    groups = by_model(runs)
+    first, *others = groups
+    pairs = table.pairs or tuple((first, other) for other in others)
+    found = [(groups[one], groups[other]) for one, other in pairs if one in groups and other in groups]
+    return comparison_table(found) if found else ""
+
+
+def comparison_table(pairs: Sequence[tuple[Sequence[FinishedRun], Sequence[FinishedRun]]]) -> str:
+    """Returns the comparison of pairs of networks as Markdown, and what its columns mean.
+
+    Args:
+        pairs: Runs of two networks for each comparison.
+    """
+    rows = [row for first, second in pairs for row in _comparisons(first, second)]
+    head = ["first against second network", "error", "seeds", "difference over seeds"]
+    head += ["over images", "smallest difference", "first network's error is"]
     text = (
-        "Differences in points, each with its 95 % interval: Welch's t over seeds, and a bootstrap over test images, "
-        "paired by image, for the runs that keep the rank of each image. *Smallest difference* is what as many seeds "
-        "with this spread would find in 80 % of all cases."
+        "Differences in points: the first network's error minus the second's. In brackets is the 95 % interval, by "
+        "Welch's t over seeds. *Smallest difference* is what as many seeds with this spread would find in 80 % of all "
+        "cases."
     )
+    place = head.index("over images")
+    if any(row[place] for row in rows):
+        text += " *Over images* is a bootstrap over test images, paired by image, of the runs that keep the ranks."
+    else:
+        text += " The runs do not keep the rank of each image, so there is no interval over images."
+        head, *rows = ([cell for number, cell in enumerate(row) if number != place] for row in (head, *rows))
     return f"{text}\n\n{markdown_table(head, rows)}"
 
 
-def _comparison(first: Sequence[FinishedRun], second: Sequence[FinishedRun], places: int) -> list[str]:
+def _comparisons(first: Sequence[FinishedRun], second: Sequence[FinishedRun]) -> list[list[str]]:
+    """Returns one row for each kind of error that all runs have."""
+    both = (*first, *second)
+    rows = [_comparison(first, second, "top-5" if _has_top5(both) else "test")]
+    if _has_top5(both):
+        rows.append(_comparison(first, second, "test"))
+    if all("plain" in run.results for run in both):
+        rows.append(_comparison(first, second, "plain"))
+    return rows
+
+
+def _comparison(first: Sequence[FinishedRun], second: Sequence[FinishedRun], kind: str) -> list[str]:
     both = (first, second)
-    errors = [OverSeeds([run.error() if places == 1 else run.top5_error for run in group]) for group in both]
+    errors = [OverSeeds([run.top5_error if kind == "top-5" else run.error(kind) for run in group]) for group in both]
     interval = welch(errors[0].values, errors[1].values)
     smallest = smallest_difference(errors[0].values, errors[1].values)
-    ranks = [[run.results["test"]["ranks"] for run in group if "ranks" in run.results["test"]] for group in both]
-    images = over_images(ranks[0], ranks[1], places)
     return [
         " against ".join(f"`{group[0].planned.model}`" for group in both),
-        f"top-{places}",
+        {"test": "test", "top-5": "top-5", "plain": OTHER_WAYS["plain"]}[kind],
         " and ".join(str(len(group)) for group in both),
-        _difference(*errors),
-        "" if images is None else str(images),
+        signed(errors[0].mean - errors[1].mean) if interval is None else str(interval),
+        _over_images(first, second, kind),
         "" if smallest is None else f"{100 * smallest:.2f}",
         "one seed: no verdict" if interval is None else interval.verdict,
     ]
 
 
+def _over_images(first: Sequence[FinishedRun], second: Sequence[FinishedRun], kind: str) -> str:
+    """Returns the bootstrap interval, and the numbers of runs that it is of; empty if there are no ranks."""
+    reports = [[run.results["plain" if kind == "plain" else "test"] for run in group] for group in (first, second)]
+    ranks = [[report["ranks"] for report in group if "ranks" in report] for group in reports]
+    interval = over_images(ranks[0], ranks[1], 5 if kind == "top-5" else 1)
+    if interval is None:
+        return ""
+    counts = [len(group) for group in ranks]
+    return f"{interval}, {counts[0]} and {counts[1]} run{'s' if max(counts) > 1 else ''}"
+
+
 def _has_top5(runs: Sequence[FinishedRun]) -> bool:
     """Whether there are enough classes for a top-5 error."""
-    return any("top5" in run.results["test"] and len(run.results["test"]["classes"]) > 10 for run in runs)
+    return all("top5" in run.results["test"] and len(run.results["test"]["classes"]) > 10 for run in runs)

@@ -68,7 +68,7 @@ def smallest_difference(first: Sequence[float], second: Sequence[float]) -> floa
     if min(len(first), len(second)) < 2:
         return None
     error, freedom = _standard_error(first, second)
-    return (_quantile((1 + CONFIDENCE) / 2, freedom) + _quantile(POWER, freedom)) * error
+    return _detected_shift(freedom) * error
 
 
 def over_images(first: Sequence[str], second: Sequence[str], places: int = 1, seed: int = 0) -> Interval | None:
@@ -117,3 +117,12 @@ def _quantile(share: float, freedom: float) -> float:
     from scipy.stats import t
 
     return float(t.ppf(share, freedom))
+
+
+def _detected_shift(freedom: float) -> float:
+    """Returns the difference, in standard errors, that a t test finds with the probability `POWER`."""
+    from scipy.optimize import brentq
+    from scipy.stats import nct
+
+    limit = _quantile((1 + CONFIDENCE) / 2, freedom)
+    return float(brentq(lambda shift: nct.sf(limit, freedom, shift) - POWER, limit, 3 * limit + 10))

@@ -19,8 +19,8 @@ class TablePlan:
 
     name: str  # name of the table and of its recipe
     title: str  # what the table shows
-    seeds: dict[str, int]  # network -> number of seeds; the others are compared with the first network
-    pairs: tuple[tuple[str, str], ...] = ()  # further networks to compare with each other
+    seeds: dict[str, int]  # network -> number of seeds
+    pairs: tuple[tuple[str, str], ...] = ()  # networks to compare; none compares the first with each of the others
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,7 @@ PAPER_PAIRS = (
     ("maxpool_norm", "maxpool"),
     ("topographic_norm", "topographic"),
     ("topographic_norm", "epitomic_norm"),
+    ("epitomic", "alexnet"),
 )
 
 TABLES = {
