@@ -73,7 +73,7 @@ def test_several_runs_make_a_table_that_grows(trained: Path) -> None:
     assert all(line.count("±") == 3 for line in rows)  # all kernels
     assert main(["transfer", runs[0], data, "--features", "pixels", "--kernel", "linear", *words]) == 0
     (pixels,) = (line for line in table.read_text().splitlines() if line.startswith("| pixels | `run` | 768 |"))
-    assert (pixels.count("±"), pixels.count("| – ")) == (1, 2)  # noqa: RUF001
+    assert (pixels.count("±"), pixels.count("| - ")) == (1, 2)
     assert all(line in table.read_text() for line in rows)
     assert main(["transfer", runs[0], data, "--features", "pixel", *words]) == 2
     assert main(["transfer", runs[0], runs[0], data, *words]) == 2  # one file for two

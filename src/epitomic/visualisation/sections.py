@@ -30,7 +30,7 @@ Size = tuple[int, int]
 Card = tuple[str, Findings]  # title, which is empty if there is one run alone
 
 NO_BREAK = "\u00a0"  # a space that ends no line
-MISSING = "–"  # noqa: RUF001
+MISSING = "-"
 
 MANY_CLASSES = 10  # with more, the top-5 error says something
 FEW_ROWS, MANY_ROWS = 10, 20  # confusions that are listed beside a matrix, and without one
