@@ -33,6 +33,18 @@ def test_features_are_the_last_layers_of_squashed_images(trained: Path) -> None:
     assert pixels.shape == (18, 3 * 16 * 16)
 
 
+def test_a_residual_network_gives_what_goes_into_its_softmax_layer(trained: Path) -> None:
+    torch.manual_seed(0)
+    model = create_model("epitomic_resnet", num_classes=2, image_size=32, width=0.25).eval()
+    source = FolderImages(list_images(trained / "in/val"), 0)
+    standardize = Standardize((0.5, 0.4, 0.3), (0.2, 0.2, 0.2))
+    found = extract(model, source, 32, standardize)
+    images = torch.stack([torch.from_numpy(squashed(source.read(i), 32)[0].copy()) for i in range(len(source))])
+    scores = model(standardize(images.permute(0, 3, 1, 2).float() / 255))
+    assert found.vectors.dim() == 2
+    torch.testing.assert_close(model.out(found.vectors), scores, rtol=1e-4, atol=1e-5)  # type: ignore[operator]
+
+
 def test_squashing_keeps_no_aspect() -> None:
     assert squashed(picture(1, width=50, height=20), 16).shape == (1, 16, 16, 3)
 

@@ -9,9 +9,19 @@ import pytest
 from matplotlib.colors import to_rgb
 
 from epitomic.analysis.robustness import ShiftRow
-from epitomic.visualisation import DARK, LIGHT, confusion_figure, robustness_figure
+from epitomic.training.run_folder import open_run
+from epitomic.visualisation import (
+    DARK,
+    LIGHT,
+    Row,
+    confusion_figure,
+    curves_figure,
+    intervals_figure,
+    robustness_figure,
+)
 from epitomic.visualisation.confusion import LEGIBLE
 from epitomic.visualisation.style import HEAT, Theme
+from tests.runs import MakeRun
 
 WEIGHTS = (0.2126, 0.7152, 0.0722)  # of red, green and blue in the lightness
 
@@ -59,3 +69,30 @@ def test_more_networks_than_colours_have_other_lines() -> None:
     for axes in robustness_figure({f"m{i}": rows for i in range(len(LIGHT.series) + 2)}).axes:
         assert axes.yaxis.get_gridlines()[0].get_visible()
         assert len({(line.get_color(), line.get_linestyle()) for line in axes.lines}) == len(LIGHT.series) + 2
+
+
+def test_every_run_is_a_line_of_its_networks_colour(make_run: MakeRun) -> None:
+    runs = [open_run(make_run(seed=seed)) for seed in (0, 1)] + [open_run(make_run("maxpool_small"))]
+    (axes,) = curves_figure(runs, every_run=True).axes
+    colours = [line.get_color() for line in axes.lines]
+    assert colours == [LIGHT.series[0], LIGHT.series[0], LIGHT.series[1]]
+    assert not axes.collections  # no bands
+    assert axes.get_legend_handles_labels()[1] == ["epitomic_small (2 seeds)", "maxpool_small"]
+    for run, line in zip(runs, axes.lines, strict=True):
+        assert np.asarray(line.get_ydata()).tolist() == [100 * row["val_error"] for row in run.metrics]
+
+
+@pytest.mark.parametrize("theme", [LIGHT, DARK])
+def test_intervals_have_a_line_a_point_and_their_numbers(theme: Theme) -> None:
+    rows = {"one": [Row("first", -0.5, (-1, 0.25), 2, "-0.50"), Row("no interval", 2, None, 0, "+2.00")], "two": []}
+    figure = intervals_figure(rows, keys=["good", "bad", "open"], label="points", line=0.5, theme=theme)
+    (axes,) = figure.axes
+    assert [text.get_text() for text in axes.texts] == ["one", "first", "-0.50", "no interval", "+2.00", "two"]
+    assert [text.get_text() for text in figure.texts] == ["good", "bad", "open"]
+    across, segment, *points = axes.lines
+    places = [np.asarray(line.get_xdata()).tolist() for line in axes.lines]
+    assert places == [[0.5, 0.5], [-1, 0.25], [-0.5], [2]]
+    heights = [float(np.asarray(line.get_ydata())[0]) for line in (segment, *points)]
+    assert heights[0] == heights[1] < heights[2]
+    assert len({line.get_color() for line in (across, points[0])}) == 1  # undecided is as quiet as the line
+    assert points[0].get_marker() != points[1].get_marker()  # without colours, too

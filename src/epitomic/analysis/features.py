@@ -150,7 +150,8 @@ def extract(
     """Computes the vectors of all images that can be read, in order.
 
     Args:
-        model: A network with ``forward_features``. None takes the pixels as the vectors.
+        model: A network with ``forward_features``, and with ``forward_head`` if those are maps. None takes the pixels
+            as the vectors.
         source: The images.
         size: Height and width that they are resized to.
         standardize: Standardisation that the network was trained with.
@@ -167,11 +168,19 @@ def extract(
             vectors.append(views.flatten(1))
         else:
             device = next(model.parameters()).device
-            vectors.append(model.forward_features(views.to(device)).float().cpu())  # type: ignore[operator]
+            vectors.append(_last_vectors(model, views.to(device)).float().cpu())
         labels.append(targets)
         done += len(targets)
         tell(f"features of {done:,} of {len(source):,} images", done / len(source))
     return Features(torch.cat(vectors), torch.cat(labels), source.classes)
+
+
+def _last_vectors(model: Any, views: Tensor) -> Tensor:
+    """Returns what goes into the softmax layer, (N, D). Residual networks average their last maps first."""
+    features: Tensor = model.forward_features(views)
+    if features.dim() > 2:
+        features = model.forward_head(features, pre_logits=True)
+    return features
 
 
 def squashed(image: Any, crop: int) -> Any:

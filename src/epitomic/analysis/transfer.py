@@ -96,7 +96,7 @@ class Classifier:
     def __init__(self, features: Features, kernel: str) -> None:
         self.labels, self.classes, self.kernel = features.labels, features.classes, kernel
         self.vectors = nn.functional.normalize(features.vectors.float(), dim=1)
-        products = self.vectors @ self.vectors.T
+        products = self.vectors @ self.vectors.mT
         self.products = products.double()  # (N, N)
 
     def accuracy(self, training: Tensor) -> float:

@@ -23,6 +23,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--against", default="epochs", help="epochs, seconds of training, or core-seconds")
     parser.add_argument("--scale", default="auto", help="auto, linear or log")
+    parser.add_argument(
+        "--every-run", action="store_true", help="draw a thin line for each run instead of means and bands"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -33,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     runs = open_runs([run for run in args.runs if not Path(run).is_file()] or args.runs)  # results/* has table.md too
     with Progress(1) as bar:
         found = curves(runs, metric=args.metric, against=args.against, tell=bar.update)
-    figure = curves_figure(runs, metric=args.metric, against=args.against, scale=args.scale)
+    figure = curves_figure(runs, metric=args.metric, against=args.against, scale=args.scale, every_run=args.every_run)
     for folder in runs:
         if not folder.metrics:
             print(f"{folder.folder}: left out, because no epoch is finished yet")

@@ -11,6 +11,7 @@ from epitomic.training.run_folder import RunFolder, open_run, open_runs
 from epitomic.visualisation.confusion import confusion_figure
 from epitomic.visualisation.curves import curves_figure
 from epitomic.visualisation.explain import explain_figure
+from epitomic.visualisation.intervals import Row, intervals_figure
 from epitomic.visualisation.mosaics import epitome_figure, filters_figure, mosaic
 from epitomic.visualisation.patches import patches_figure
 from epitomic.visualisation.robustness import robustness_figure
@@ -19,12 +20,14 @@ from epitomic.visualisation.style import DARK, LIGHT, save_figure
 __all__ = [
     "DARK",
     "LIGHT",
+    "Row",
     "RunFolder",
     "confusion_figure",
     "curves_figure",
     "epitome_figure",
     "explain_figure",
     "filters_figure",
+    "intervals_figure",
     "mosaic",
     "open_run",
     "open_runs",

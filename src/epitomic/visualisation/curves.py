@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from epitomic.analysis.convergence import AGAINST, METRICS, curves
+from epitomic.analysis.convergence import AGAINST, METRICS, Curve, curves
 from epitomic.support.errors import unknown
 from epitomic.training.run_folder import RunFolder
 from epitomic.visualisation.style import LIGHT, Theme, drawing, new_figure
@@ -31,6 +31,7 @@ def curves_figure(
     metric: str = "val_error",
     against: str = "epochs",
     scale: str = "auto",
+    every_run: bool = False,
     theme: Theme = LIGHT,
     size: tuple[int, int] = (820, 500),
 ) -> Figure:
@@ -42,6 +43,7 @@ def curves_figure(
         against: ``"epochs"``, ``"seconds"`` or ``"core-seconds"``.
         scale: Scale of the error: ``"linear"``, ``"log"``, or ``"auto"``, which is log if the error spans more than a
             factor of 8.
+        every_run: Whether to draw a thin line for each run instead, which shows how much single runs fluctuate.
         theme: Colours.
         size: Width and height in pixels.
     """
@@ -56,6 +58,9 @@ def curves_figure(
         everything = np.concatenate([factor * curve.values.ravel() for curve in found])
         floor = set_scale(axes, everything[np.isfinite(everything)], scale, percent=percent)
         for number, curve in enumerate(found):
+            if every_run:
+                _draw_runs(axes, theme, number, curve, np.maximum(floor, factor * curve.values))
+                continue
             mean, *band = (np.maximum(floor, factor * line) for line in (curve.mean, *curve.band))
             draw_line(axes, theme, number, curve.x, mean, (band[0], band[1]), curve.label, marked=len(curve.x) < 15)
         axes.set_xlabel(AGAINST[against])
@@ -65,9 +70,19 @@ def curves_figure(
         axes.margins(x=0.02)
         banded = any(len(curve.values) > 1 for curve in found)
         if len(found) > 1 or banded or size[0] > WIDE:
-            add_legend(axes, "upper right", meaning=BAND if banded and size[0] > WIDE else None)
+            explained = banded and size[0] > WIDE and not every_run
+            add_legend(axes, "upper right", meaning=BAND if explained else None)
         figure.set_layout_engine("constrained")
     return figure
+
+
+def _draw_runs(axes: Axes, theme: Theme, number: int, curve: Curve, values: NDArray[np.float64]) -> None:
+    """Draws a thin line for each run of network ``number``."""
+    colour, style = theme.line(number)
+    for line, run in enumerate(values):
+        axes.plot(curve.x, run, style, color=colour, linewidth=1.3, label=None if line else curve.label)
+    axes.grid(True, axis="y")
+    axes.set_axisbelow(True)
 
 
 def draw_line(
