@@ -10,6 +10,7 @@ and fit images of 8 to 64 pixels:
 All networks have the same filter sizes, channels and output sizes. Each output is the maximum of 4 inner products:
 
 - ``epitomic``: the 2 x 2 overlapping filters of a mini-epitome (Eq. 2);
+- ``maxpool_init``: the same, but each layer starts as convolution + max-pooling (``init="maxpool"`` of the layer);
 - ``topographic``: the same, in epitomes with 4 x 4 outputs each (3, 6 and 8 epitomes);
 - ``maxpool``: one filter at 2 x 2 neighbouring positions (Eq. 1), which is convolution + max-pooling;
 - ``maxout``: 4 filters that share nothing.
@@ -37,7 +38,7 @@ class SmallNet(nn.Module):
     """Three layers that take maxima, one fully-connected layer, and the softmax layer.
 
     Args:
-        kind: ``"epitomic"``, ``"topographic"``, ``"maxpool"`` or ``"maxout"``.
+        kind: ``"epitomic"``, ``"maxpool_init"``, ``"topographic"``, ``"maxpool"`` or ``"maxout"``.
         normalize: Whether to normalise the filters of the three layers (Eq. 3).
         num_classes: Number of classes.
         in_channels: Number of image channels.
@@ -120,13 +121,21 @@ def _layer(
     if kind == "maxout":
         return OrderedDict(conv=MaxoutConv2d(*sizes, pieces=POOL * POOL, stride=POOL, padding=padding))
     epitome = kernel + POOL * (PER_AXIS if kind == "topographic" else 1) - 1
-    epitomes = EpitomicConv2d(*sizes, pool_size=POOL, padding=padding, epitome_size=epitome, normalize=normalize)
+    epitomes = EpitomicConv2d(
+        *sizes,
+        pool_size=POOL,
+        padding=padding,
+        epitome_size=epitome,
+        normalize=normalize,
+        init="maxpool" if kind == "maxpool_init" else "uniform",
+    )
     return OrderedDict(conv=epitomes)  # Eq. 2, or Eq. 3 with normalize
 
 
 for _name, _kind, _normalize in (
     ("epitomic_small", "epitomic", False),
     ("epitomic_small_norm", "epitomic", True),
+    ("epitomic_small_maxpool_init", "maxpool_init", False),
     ("topographic_small_norm", "topographic", True),
     ("maxpool_small", "maxpool", False),
     ("maxout_small", "maxout", False),

@@ -41,6 +41,7 @@ class PlannedRun:
 
 
 SMALL = ("epitomic_small", "epitomic_small_norm", "topographic_small_norm", "maxpool_small", "maxout_small")
+INIT = "epitomic_small_maxpool_init"  # starts as max-pooling
 TWINS = dict.fromkeys(("epitomic_small", "maxpool_small", "maxout_small"), 3)
 # What the paper says about its networks for ImageNet: epitomes against max-pooling, and with normalisation or without.
 PAPER_PAIRS = (
@@ -72,7 +73,11 @@ TABLES = {
     "cifar10_short": TablePlan(
         "cifar10_short",
         "CIFAR-10, the small networks in 10 epochs",
-        dict.fromkeys(("epitomic_small", "epitomic_small_norm", "maxpool_small", "maxout_small"), 3),
+        dict.fromkeys(("epitomic_small", "epitomic_small_norm", INIT, "maxpool_small", "maxout_small"), 3),
+        (
+            *(("epitomic_small", other) for other in ("maxpool_small", "maxout_small", "epitomic_small_norm")),
+            *((INIT, other) for other in ("maxpool_small", "epitomic_small")),
+        ),
     ),
     "cifar10_equal_time": TablePlan(
         "cifar10_equal_time", "CIFAR-10, the small network in the time of ten max-pooled epochs", {"epitomic_small": 3}
