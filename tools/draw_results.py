@@ -1,7 +1,7 @@
-"""Draws the pictures of the claims in docs/results.md from results/: docs/images/claim-LETTER-TABLE.png.
+"""Draws pictures of docs/results.md from results/: the curves of photographs, and the claims as claim-LETTER-TABLE.png.
 
     python tools/draw_results.py            draws all
-    python tools/draw_results.py a e        draws those of these claims
+    python tools/draw_results.py a e        draws of the claims only these
 
 Run it when runs were added to results/, and then tools/fill_tables.py, which puts the pictures into the page.
 """
@@ -11,10 +11,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
+from claim_figures import PHOTOGRAPHS
 from fill_tables import PAPER_PHOTOGRAPHS, RESULTS, ROOT, finished_runs, published_tables  # beside this file
 from matplotlib.figure import Figure
 
-from epitomic.analysis.convergence import METRICS
 from epitomic.analysis.transfer import KERNELS
 from epitomic.reproduction.comparison import signed, welch
 from epitomic.reproduction.finished_runs import FinishedRun, by_model
@@ -24,7 +24,7 @@ from epitomic.visualisation import Row, curves_figure, intervals_figure, open_ru
 from epitomic.visualisation.style import encode_figure
 
 IMAGES = ROOT / "docs" / "images"
-PHOTOGRAPHS = {"imagenette": "Imagenette", "tiny_imagenet": "Tiny-ImageNet-100"}
+METRIC = {"imagenette": "val_error", "tiny_imagenet": "val_top5_error"}
 KERNEL = "linear"
 NARROW = (520, 420)  # readable on a phone, too
 BETTER, WORSE, UNDECIDED, OTHER = range(4)  # kinds of rows
@@ -48,7 +48,7 @@ def main() -> None:
     parser.add_argument("letters", nargs="*", default=list("abcde"), metavar="LETTER", help="claims (default: all)")
     letters = parser.parse_args().letters
     for name, figure in pictures():
-        if name.split("-")[1] in letters:
+        if not name.startswith("claim") or name.split("-")[1] in letters:
             (IMAGES / f"{name}.png").write_bytes(encode_figure(figure, "png"))
             print(f"wrote {IMAGES / name}.png")
 
@@ -58,6 +58,11 @@ def pictures() -> Iterator[tuple[str, Figure]]:
     yield "claim-a", twins()
     for table in PHOTOGRAPHS:
         groups = by_model(finished_runs(table)) if table in published_tables() else {}
+        folders = [RESULTS / table / run.planned.name for runs in groups.values() for run in runs]
+        if len(groups) > 1:
+            metric = METRIC[table]
+            yield table, curves_figure(open_runs(folders), metric=metric)
+            yield f"{table}-time", curves_figure(open_runs(folders), metric=metric, against="core-seconds")
         for letter, networks in {
             "b": ("epitomic", "epitomic_norm", "maxpool", "maxpool_norm"),
             "c": ("topographic", "topographic_norm", "epitomic_norm"),
@@ -118,10 +123,8 @@ def converging(table: str, networks: tuple[str, ...], *, every_run: bool) -> Fig
     """Claims (b) to (d): curves of some networks."""
     runs = [run.planned for run in finished_runs(table) if run.planned.model in networks]
     runs.sort(key=lambda run: networks.index(run.model))
-    metric = "val_error" if table == "imagenette" else "val_top5_error"
-    assert metric in METRICS
     folders = [RESULTS / table / run.name for run in runs]
-    return curves_figure(open_runs(folders), metric=metric, scale="linear", every_run=every_run, size=NARROW)
+    return curves_figure(open_runs(folders), metric=METRIC[table], scale="linear", every_run=every_run, size=NARROW)
 
 
 def transferring(name: str) -> Figure:

@@ -73,4 +73,4 @@ def test_a_hundred_classes_have_top_5_errors_and_guesses(tmp_path: Path) -> None
     assert row[1:4] == ["`topographic` against guessing", "10-crop top-5 error", "3"]
     half = 4.302653 * 0.005 / 3**0.5  # Student's t for two degrees of freedom
     assert row[4] == f"-54.50 ({100 * (-0.545 - half):+.2f} to {100 * (-0.545 + half):+.2f})"
-    assert row[5] == "refuted"
+    assert row[6] == "refuted"

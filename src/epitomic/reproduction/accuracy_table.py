@@ -132,7 +132,7 @@ def comparison_table(pairs: Sequence[tuple[Sequence[FinishedRun], Sequence[Finis
     if any(row[place] for row in rows):
         text += " *Over images* is a bootstrap over test images, paired by image, of the runs that keep the ranks."
     else:
-        text += " The runs do not keep the rank of each image, so there is no interval over images."
+        text += " No pair has runs on both sides that keep the rank of each image, so there is no interval over images."
         head, *rows = ([cell for number, cell in enumerate(row) if number != place] for row in (head, *rows))
     return f"{text}\n\n{markdown_table(head, rows)}"
 

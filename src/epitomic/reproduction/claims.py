@@ -7,11 +7,11 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from epitomic.reproduction.comparison import Interval, signed, welch
+from epitomic.reproduction.comparison import Interval, signed, smallest_difference, welch
 from epitomic.support.console import markdown_table
 from epitomic.training.run_folder import RunFolder
 
-HEAD = ("claim", "networks", "measure", "seeds", "difference (95 % interval)", "verdict")
+HEAD = ("claim", "networks", "measure", "seeds", "difference (95 % interval)", "smallest difference", "verdict")
 GUESSING = "guessing"  # stands for a network that answers at random
 HARDLY = 0.01  # two errors that differ by less are called about the same
 ONE_SEED = "one seed: no verdict"
@@ -109,7 +109,12 @@ CLAIMS = (
 
 
 def claims_table(runs: Sequence[RunFolder], letter: str = "") -> str:
-    """Returns a row of Markdown for each claim and pair of networks that the finished runs are about.
+    """Returns the table of `claim_rows` as Markdown."""
+    return markdown_table(HEAD, claim_rows(runs, letter))
+
+
+def claim_rows(runs: Sequence[RunFolder], letter: str = "") -> list[list[str]]:
+    """Returns a row of cells for each claim and pair of networks that the finished runs are about.
 
     Args:
         runs: Runs of one table.
@@ -119,7 +124,7 @@ def claims_table(runs: Sequence[RunFolder], letter: str = "") -> str:
     for run in runs:
         if run.finished:
             groups.setdefault(run.model_name, []).append(run)
-    return markdown_table(HEAD, _rows(groups, letter))
+    return list(_rows(groups, letter))
 
 
 def _rows(groups: dict[str, list[RunFolder]], letter: str) -> Iterator[list[str]]:
@@ -134,12 +139,16 @@ def _rows(groups: dict[str, list[RunFolder]], letter: str) -> Iterator[list[str]
                     else [1 - places / classes] * 2  # a value without spread, so the interval is that of one mean
                     for model in pair
                 )
+                difference, verdict = claim.verdict(first, second)
+                smallest = smallest_difference(first, second)
                 yield [
                     f"({claim.letter}) {claim.text}",
                     " against ".join(model if model == GUESSING else f"`{model}`" for model in pair),
                     claim.name.format(error="top-5 error" if places == 5 else "error"),
                     " and ".join(str(len(groups[model])) for model in pair if model in groups),
-                    *claim.verdict(first, second),
+                    difference,
+                    "" if smallest is None else f"{100 * smallest:.2f}",
+                    verdict,
                 ]
 
 
