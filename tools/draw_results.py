@@ -16,10 +16,12 @@ from fill_tables import PAPER_PHOTOGRAPHS, RESULTS, ROOT, finished_runs, publish
 from matplotlib.figure import Figure
 
 from epitomic.analysis.transfer import KERNELS
+from epitomic.reproduction.claims import claim_rows
 from epitomic.reproduction.comparison import signed, welch
 from epitomic.reproduction.finished_runs import FinishedRun, by_model
 from epitomic.reproduction.transfer_plans import TRANSFERS
 from epitomic.reproduction.transfer_table import read_entries
+from epitomic.training.run_folder import RunFolder
 from epitomic.visualisation import Row, curves_figure, intervals_figure, open_runs
 from epitomic.visualisation.style import encode_figure
 
@@ -68,7 +70,8 @@ def pictures() -> Iterator[tuple[str, Figure]]:
             "c": ("topographic", "topographic_norm", "epitomic_norm"),
             "d": ("epitomic", "maxpool"),
         }.items():
-            if len([model for model in networks if model in groups]) > 1:
+            there = sum(model in groups for model in networks)
+            if there > 1 and claim_rows([RunFolder(folder) for folder in folders], letter):
                 yield f"claim-{letter}-{table}", converging(table, networks, every_run=letter == "d")
     for name in TRANSFERS:
         if (RESULTS / name).is_dir():
