@@ -19,6 +19,7 @@ from epitomic.models import list_models
 from epitomic.models.dropout import Dropout
 from epitomic.models.lrn import LocalResponseNorm
 from epitomic.reproduction.table_plans import TABLES
+from epitomic.reproduction.transfer_plans import TRANSFERS
 from epitomic.training.recipes import RECIPES, get_recipe
 
 ROOT = Path(__file__).parents[1]
@@ -76,7 +77,12 @@ def test_words_beside_the_commands_exist() -> None:
     for name, parser in parsers.items():
         importlib.import_module(f"epitomic.cli.{name}").configure(parser)
     options = {option.replace("_", "-") for parser in parsers.values() for option in parser._option_string_actions}
-    assert words - options - {*RECIPES, *TABLES, *list_models()} == {"statistics.json", "10", "all", "plateau"}
+    assert words - options - {*RECIPES, *TABLES, *TRANSFERS, *list_models()} == {
+        "statistics.json",
+        "10",
+        "all",
+        "plateau",
+    }
 
 
 # The equations, literally, on a small example: C = 2 channels, W = 3, D = 2.
