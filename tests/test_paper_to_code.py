@@ -80,7 +80,6 @@ def test_words_beside_the_commands_exist() -> None:
     assert words - options - {*RECIPES, *TABLES, *TRANSFERS, *list_models()} == {
         "statistics.json",
         "10",
-        "all",
         "plateau",
     }
 
