@@ -26,8 +26,15 @@ def make_own(root: Path, count: int = 12, classes: tuple[str, ...] = CLASSES, si
 
 
 def make_odd(root: Path) -> dict[str, int]:
-    """Makes class folders with every kind of image that people have; returns the number of images of each class."""
-    make_own(root, 10, ("ant", "Żółw und 猫"))
+    """Makes class folders with every kind of image that people have.
+
+    Returns:
+        Number of images of each class that can be read. One file in ``ant`` cannot.
+    """
+    for label, (name, count) in enumerate({"ant": 80, "Żółw und 猫": 10, "three": 3}.items()):
+        (root / name).mkdir(parents=True)
+        for number in range(count):
+            picture(1000 * label + number, label, 48 + number % 20, 48).save(root / name / f"{number:03d}.png")
     odd, other = root / "ant", root / "Żółw und 猫"
     plain = picture(77, 0, 60, 50)
     plain.convert("L").save(odd / "grey.jpg")
@@ -42,7 +49,9 @@ def make_odd(root: Path) -> dict[str, int]:
     picture(5, 1).save(other / "one.webp")
     (other / "deeper").mkdir()
     picture(6, 1).save(other / "deeper" / "two.bmp")
-    (other / "copy of LOUD.PNG").write_bytes((other / "LOUD.PNG").read_bytes())
+    for copy in (other / "copy of LOUD.PNG", odd / "in the wrong class.PNG"):
+        copy.write_bytes((other / "LOUD.PNG").read_bytes())
+    (odd / "broken.jpg").write_bytes(b"no image at all")
     (odd / ".hidden.png").write_bytes(b"not an image")
     (odd / "notes.txt").write_text("not an image")
-    return {"ant": 15, "Żółw und 猫": 15}
+    return {"ant": 86, "three": 3, "Żółw und 猫": 15}

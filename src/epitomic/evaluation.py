@@ -18,6 +18,7 @@ from epitomic.support.errors import UserError
 # Second test of a run whose first averages over several views of each image: key in the results -> name for readers.
 OTHER_WAYS = {"plain": "one view", "center": "centre crop"}
 
+FIVE = 5  # classes; with no more than these, the top-5 error is 0 and says nothing
 UNEVEN = 1.5  # classes are uneven if the largest has more than this many times the images of the smallest
 
 

@@ -104,7 +104,7 @@ def test_names_of_classes(tmp_path: Path) -> None:
     ("words", "says"),
     [
         ("{new} {new}/a.png", "no folder"),
-        ("{run} {new}/nothing.png", "the image cannot be read"),
+        ("{run} {new}/nothing.png", "nothing.png cannot be read: No such file or directory"),
         ("{run} {empty}", "is a folder without images"),
         ("{run} {new}/a.png --top 0", "--top must be at least 1"),
         ("{run} {new}/a.png --format xml", "--format"),

@@ -15,12 +15,14 @@ from typing import Any
 import pytest
 import torch
 
+from epitomic.analysis.data_check import check_data, open_galleries
 from epitomic.cli import main
 from epitomic.data.own.images import Place, open_own
 from epitomic.models import create_model
 from epitomic.training.optimizer import parameter_groups
 from epitomic.training.own import own_recipe
 from epitomic.training.recipe import Optimizer, Start
+from epitomic.training.run_folder import open_run
 from tests.own_images import make_odd, make_own
 from tests.training.conftest import command, run
 from tests.training.test_trainer import assert_same
@@ -40,22 +42,45 @@ def test_a_folder_with_every_oddity_trains(
     monkeypatch.chdir(tmp_path)
     assert main(["train", "pictures/", *QUICK]) == 0
     told = capsys.readouterr().out
-    assert "pictures: 2 classes;" in told
+    assert "pictures: 3 classes;" in told
+    assert "1 image cannot be read and will be left out" in told
+    assert "mean error over classes" in told
     out = tmp_path / "runs" / "pictures"
     assert (out / "report.html").is_file()
     results, recipe = (json.loads((out / name).read_text()) for name in ("results.json", "recipe.json"))
     tested = {name: row["images"] for name, row in results["test"]["classes"].items()}
     assert set(tested) == set(counts)
     assert sum(tested.values()) == results["test"]["images"]
-    assert results["bad_images"] == {}
+    broken = str(tmp_path / "pictures" / "ant" / "broken.jpg")
+    assert [*results["bad_images"]] == [broken]
     assert f"{results['test']['images']} to test on" in told
     assert recipe["model"]["name"] == "epitomic_resnet"
+    check_report(out, counts, tested, broken)
     # the other commands know the images, the classes and the preprocessing
     assert main(["evaluate", str(out)]) == 0
     assert json.loads((out / "evaluation.json").read_text())["confusion"] == results["test"]["confusion"]
     capsys.readouterr()
     assert main(["predict", str(out), str(tmp_path / "pictures" / "ant" / "000.png"), "--format", "json"]) == 0
     assert {top["class"] for top in json.loads(capsys.readouterr().out)["top"]} == set(counts)
+
+
+def check_report(out: Path, counts: dict[str, int], tested: dict[str, int], broken: str) -> None:
+    """Compares every count of the report with the files that were made."""
+    run = open_run(out)
+    found = check_data(run)
+    held = dict(zip(run.classes, found.training, strict=True))
+    validated = torch.bincount(open_galleries(run)[1].images.labels, minlength=3).tolist()
+    assert {name: held[name] + v + tested[name] for name, v in zip(run.classes, validated, strict=True)} == counts
+    page = (out / "report.html").read_text()
+    sizes = [found.images[split] for split in ("training", "validation", "test")]
+    assert sum(sizes) == sum(counts.values())
+    assert "{} training images, {} validation images, {} test images; the median".format(*sizes) in page
+    assert "1 image cannot be read" in page
+    assert broken in page
+    assert page.index('id="mistakes"') < page.index('id="data"') < page.index('id="epitomes"')
+    rows = [re.findall(r">([^<>]+)</t[hd]>", row) for row in page.split("<tr>")]
+    for name in ("three", "Żółw und 猫"):
+        assert [name, str(held[name]), str(tested[name])] in [row[:3] for row in rows]
 
 
 def test_small_grey_images_take_a_small_network(tmp_path: Path) -> None:
@@ -191,6 +216,10 @@ def test_fine_tuning_resumes_bit_for_bit_after_a_kill(weights: Path, tmp_path: P
 
 
 def test_weights_that_fit_are_the_default(tmp_path: Path) -> None:
+    place = Place(str(make_own(tmp_path / "photographs", 12)))
+    photographs = open_own(place)
+    assert own_recipe(photographs, place, {}).start.weights == "epitomic_resnet-tiny_imagenet"
+    assert own_recipe(photographs, place, {"model.name": "strided_resnet"}).start.weights is None
     root = make_own(tmp_path / "own", 12, side=32)
     images = open_own(Place(str(root)))
     assert own_recipe(images, Place(str(root)), {}).start.weights == "epitomic_fast-cifar10"
@@ -250,6 +279,7 @@ def test_a_budget_chooses_the_steps_and_another_run_repeats_it(tmp_path: Path) -
     recipe = json.loads((tmp_path / "run" / "recipe.json").read_text())
     steps = int((tmp_path / "run" / "metrics.csv").read_text().split()[-1].split(",")[1])
     assert recipe["steps"] >= 1
+    assert ("the time is short" in finished.stdout) == (recipe["epochs"] < 10)
     assert recipe["epochs"] == -(-recipe["steps"] // 5)
     assert steps == recipe["steps"]
     straight = tmp_path / "straight"

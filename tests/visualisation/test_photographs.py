@@ -45,7 +45,7 @@ def test_centre_crops_of_all_classes(run: RunFolder, tmp_path: Path) -> None:
 def test_the_report_shows_them(run: RunFolder, tmp_path: Path) -> None:
     write_report([run], tmp_path / "page.html", images=12)
     page = (tmp_path / "page.html").read_text()
-    assert "The surest among 12 test images." in page
+    assert "The surest among 12 test images, each seen by its centre crop." in page
     assert "12 test images are shifted" in page
     for section in ("positions", "matches", "robustness", "mistakes"):
         assert f"id={section}" in page or f'id="{section}"' in page

@@ -14,7 +14,7 @@ from epitomic.cli.shared_options import RUN_HELP, add_data_dir, add_workers
 from epitomic.data.photographs.open import PHOTOGRAPHS
 from epitomic.data.small.sets import NAMES
 from epitomic.data.small.views import VIEWS
-from epitomic.evaluation import uneven_error
+from epitomic.evaluation import FIVE, uneven_error
 from epitomic.support.console import percent, text_table
 from epitomic.support.errors import UserError, unknown
 
@@ -50,7 +50,8 @@ def run(args: argparse.Namespace) -> int:
             raise UserError(f"--{option} is for {', '.join(sets)}, not for {name}")
     found = evaluate(network, args.device, name=args.data, views=args.views, crops=args.crops, workers=args.workers)
     print(f"{name}, {found['images']} test images: error {percent(found['error'])} ({found['errors']} wrong)")
-    print(f"top-1 {percent(found['top1'])}   top-5 {percent(found['top5'])}   loss {found['loss']:.4f}")
+    top5 = f"top-5 {percent(found['top5'])}   " if len(found["classes"]) > FIVE else ""
+    print(f"top-1 {percent(found['top1'])}   {top5}loss {found['loss']:.4f}")
     mean = uneven_error(found)
     if mean is not None:
         print(f"mean error over classes {percent(mean)}")

@@ -67,10 +67,12 @@ def run(args: argparse.Namespace) -> int:
         for number, found in enumerate(predict(model, files, classes, top=args.top), start=1):
             if found.problem is None:
                 write(found)
+            elif len(files) == 1:
+                raise UserError(f"{found.file} cannot be read: {found.problem}")
             else:
                 bad += 1
                 print(f"epitomic: skipped {found.file}: {found.problem}", file=sys.stderr)
             progress.update(f"{number:,} of {len(files):,} images", number)
     if bad == len(files):
-        raise UserError(f"none of the {len(files)} images can be read" if bad > 1 else "the image cannot be read")
+        raise UserError(f"none of the {len(files)} images can be read")
     return 1 if bad else 0

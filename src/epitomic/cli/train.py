@@ -167,17 +167,23 @@ def _own_recipe(args: argparse.Namespace, *, quiet: bool) -> tuple[Recipe, Fitte
         recipe = replace(recipe, start=replace(recipe.start, freeze=True))
     check_model(recipe)
     fitted = None
-    if not quiet:
-        for note in images.notes:
-            print(note)
-        print(f"measuring this machine, to train for {minutes:g} minutes" if timed else "", end="\n" if timed else "")
+    tell = str if quiet else _tell
+    for note in images.notes:
+        tell(note)
     if timed:
+        tell(f"measuring this machine, to train for {minutes:g} minutes")
         fixed = "photographs.crop" in given or "photographs.size" in given
-        fitted = fit_budget(recipe, images, settings, minutes, fixed_size=fixed)
+        fitted = fit_budget(recipe, images, settings, minutes, fixed_size=fixed, say=tell)
         recipe = fitted.recipe
-    if not quiet:
-        print(describe(recipe, images), flush=True)
+    tell(describe(recipe, images))
+    if fitted is not None and fitted.is_short:
+        tell("the time is short for so many images: more --minutes, or an idle machine, would give a better network")
     return recipe, fitted
+
+
+def _tell(text: str) -> None:
+    """Prints a line at once, even into a pipe."""
+    print(text, flush=True)
 
 
 def _check_folder(args: argparse.Namespace, recipe: Recipe, folder: RunFolder) -> None:

@@ -127,6 +127,15 @@ def duration(seconds: float) -> str:
     return f"{hour}:{minute:02d}:{second:02d}" if hour else f"{minute}:{second:02d}"
 
 
+def counted(count: int, noun: str) -> str:
+    """Returns a number of things.
+
+    >>> counted(1, "image"), counted(1200, "image")
+    ('1 image', '1,200 images')
+    """
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
 def percent(share: float, digits: int = 2) -> str:
     """Returns a share of 1 as a percentage.
 

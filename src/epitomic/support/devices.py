@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from epitomic.support.console import counted
 from epitomic.support.errors import UserError
 from epitomic.support.machine import processor
 
@@ -56,7 +57,7 @@ def describe_device(device: torch.device, asked: str, processes: int = 1) -> str
     kind = device.type.upper() if device.type != "cuda" or torch.version.hip is None else "ROCm"
     text = f"{kind}: {device_name(device)}"
     if device.type == "cpu":
-        text += f", {torch.get_num_threads()} threads"
+        text += f", {counted(torch.get_num_threads(), 'thread')}"
     if processes > 1:
         text += f", {processes} processes"
     if asked == "auto" and device.type == "cpu":

@@ -50,9 +50,20 @@ class Fitted:
     feed: Feed
     seen: int
 
+    @property
+    def is_short(self) -> bool:
+        """Whether too few epochs fit into the budget to train a good network."""
+        return self.recipe.epochs < FEWEST
+
 
 def fit_budget(
-    recipe: Recipe, images: OwnSet, settings: Settings, minutes: float, *, fixed_size: bool = False
+    recipe: Recipe,
+    images: OwnSet,
+    settings: Settings,
+    minutes: float,
+    *,
+    fixed_size: bool = False,
+    say: Callable[[str], object] = str,
 ) -> Fitted:
     """Chooses size and steps so that the command ends ``minutes`` after its start, test and report included.
 
@@ -62,8 +73,10 @@ def fit_budget(
         settings: How to train.
         minutes: The budget.
         fixed_size: Whether to keep the recipe's size.
+        say: Called with each thing that is measured.
     """
     budget = 60 * minutes
+    say("timing the network")
     step, view = _try_network(recipe)
     if recipe.data.side is None and not fixed_size:
         recipe = with_crop(recipe, _choose_crop(recipe, images, settings, budget, step, view))
@@ -72,8 +85,10 @@ def fit_budget(
     view *= ((recipe.data.side or recipe.photographs.crop) / (recipe.data.side or TRIED)) ** 2
     if recipe.data.side is None and recipe.data.crops is None and count * TEN_CROPS * view > SHARE * budget:
         recipe = replace(recipe, data=replace(recipe.data, crops=1))
+    say(f"reading {len(images.parts['train']) + len(images.parts['val']):,} images")
     feed = open_feed(recipe, settings)
     reading = (elapsed() - began) * count / max(1, len(images.parts["train"]) + len(images.parts["val"]))
+    say("timing the training")
     pace = Trainer.rehearsal(recipe, settings, feed, SECONDS)
     seen = _seen(budget, view)
     after = _views(recipe, images, seen) * view + 2 * reading + FIXED if settings.test else 1.0

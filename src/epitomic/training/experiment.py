@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from epitomic.data.feed import Batch, Feed
-from epitomic.evaluation import OTHER_WAYS, on_device, score, uneven_error
+from epitomic.evaluation import FIVE, OTHER_WAYS, on_device, score, uneven_error
 from epitomic.models.counting import learned
 from epitomic.models.pretrained import SHIPPED, describe_pretrained
 from epitomic.support.console import Progress, percent
@@ -120,10 +120,11 @@ def summarize(results: dict[str, Any], views: str) -> str:
         shown = "mirrored and shifted" if views == "shifted" else views
         lines.append(f"plain: error {percent(results['plain']['error'])}; {shown} views averaged:")
     if "center" in results:
-        lines.append(
-            f"10 crops: top-5 error {percent(1 - results['test']['top5'])}; "
-            f"centre crop: error {percent(results['center']['error'])}"
-        )
+        center, test = percent(results["center"]["error"]), results["test"]
+        if len(test["classes"]) > FIVE:
+            lines.append(f"10 crops: top-5 error {percent(1 - test['top5'])}; centre crop: error {center}")
+        else:
+            lines.append(f"centre crop: error {center}; 10 crops averaged:")
     if "test" in results:
         test = results["test"]
         last.append(f"test error {percent(test['error'])} ({test['errors']} of {test['images']})")
@@ -146,8 +147,8 @@ def evaluate(run: RunFolder, device: str = "cpu", **options: Any) -> dict[str, A
     Returns:
         The image set, how its images were shown, and the figures of `Scores.report`.
     """
+    model = on_device(run.model, device)  # first: a folder of another library is refused by its network
     images = run.open_test_images(**options)
-    model = on_device(run.model, device)
     report = score(model, tell_batches(images.batches(), len(images), "testing")).report(images.classes)
     found = {"dataset": images.name, **images.way, **report}
     if run.folder.parent != SHIPPED:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from epitomic.data.augmentation import Augmentation
 from epitomic.data.own.images import OwnSet, Place
+from epitomic.support.console import counted
 from epitomic.training.recipe import OWN, Data, Model, Optimizer, Recipe, Schedule, Start
 from epitomic.training.start import Weights, default_weights, kind_of
 
@@ -92,7 +93,9 @@ def describe(recipe: Recipe, images: OwnSet) -> str:
         size = f"{recipe.data.side} pixels, {'grey' if recipe.data.channels == 1 else 'in colour'}"
     start = f"from {recipe.start.weights}" if recipe.start.weights else "from random weights"
     frozen = ", last layer alone" if recipe.start.freeze else ""
-    length = f"{recipe.epochs} epochs" if recipe.steps is None else f"{recipe.steps:,} steps in {recipe.epochs} epochs"
+    length = counted(recipe.epochs, "epoch")
+    if recipe.steps is not None:
+        length = f"{counted(recipe.steps, 'step')} in {length}"
     return (
         f"{images.title}: {len(images.classes)} classes; {counts}; {recipe.model.name} {start}{frozen}, at {size}, "
         f"{length} of batches of {recipe.batch_size}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -79,6 +80,7 @@ def render(reports: Sequence[Findings]) -> str:
         "pretty_json": lambda value: json.dumps(value, indent=2, ensure_ascii=False),
         "positions_picture": positions_picture,
         "patches_picture": patches_picture,
+        "shell": shlex.join,
         "short_name": lambda layer: layer.removeprefix("features."),
         "span": span,
         "tensor_picture": _tensor_picture,

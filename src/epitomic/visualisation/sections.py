@@ -36,6 +36,7 @@ MANY_CLASSES = 10  # with more, the top-5 error says something
 FEW_ROWS, MANY_ROWS = 10, 20  # confusions that are listed beside a matrix, and without one
 NARROW = 12  # classes whose numbers fit into a matrix on a phone
 SHORT_NAME = 4  # letters of a name that stands upright above its column
+MENDING = ("curves", "classes", "mistakes", "data", "learning")  # first in the report of a user's own images
 TEN_CROPS = "10 crops"  # how photographs are tested at the end of a training
 
 
@@ -56,6 +57,8 @@ def page_sections(reports: Sequence[Findings]) -> dict[str, Any]:
         "time": [card for card in cards if card[1].times],
         "facts": cards,
     }
+    if all((found.run.config or {}).get("own") for found in reports):
+        sections = {name: sections[name] for name in (*MENDING, *sections)}
     return {name: data for name, data in sections.items() if data}
 
 
@@ -235,6 +238,7 @@ def _data(cards: Sequence[Card]) -> list[Data]:
             "check": found.data,
             "names": found.run.class_names,
             "few": [_few_row(found, i) for i in found.data.few],
+            "bad": sorted((found.run.results or {}).get("bad_images", {}).items()),
             "middle": f"{median(found.data.training):g}",
         }
         for title, found in cards

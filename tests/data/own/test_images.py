@@ -36,9 +36,24 @@ def test_every_odd_kind_of_image(tmp_path: Path) -> None:
     images = open_at(tmp_path / "odd")
     assert images.classes == tuple(sorted(expected))
     found = {name: images.labels.count(number) for number, name in enumerate(images.classes)}
+    broken, wrong = tmp_path / "odd" / "ant" / "broken.jpg", tmp_path / "odd" / "ant" / "in the wrong class.PNG"
+    bad = images.blobs.paths.index(str(broken))
+    assert bad not in {i for numbers in images.parts.values() for i in numbers}
+    found["ant"] -= 1
     assert found == expected
-    assert not images.bad
-    assert all(len(numbers) >= 2 for numbers in images.parts.values())
+    assert [*images.bad] == [str(broken)]
+    assert f"1 image cannot be read and will be left out: {broken}: " in images.notes[0]
+    assert images.notes[1].startswith("1 image has copies in different classes, so one label is wrong: ")
+    assert str(wrong) in images.notes[1]
+    assert "class 'three' has few images" in images.notes[2]
+    copies = [
+        i
+        for i, fact in enumerate(images.facts)
+        if fact.sha256 == images.facts[images.blobs.paths.index(str(wrong))].sha256
+    ]
+    assert len(copies) == 3
+    assert sum({*copies} <= {*numbers} for numbers in images.parts.values()) == 1
+    assert all({images.classes[images.labels[i]] for i in numbers} == {*expected} for numbers in images.parts.values())
     for split in images.parts:
         source = images.photographs(split, 32)
         kept = remembered(source, 0, quiet=True)
@@ -129,10 +144,10 @@ def test_a_csv_file_with_splits_and_other_columns(tmp_path: Path) -> None:
     [
         (
             [("own/ant/000.png", "ant"), ("own/ant/gone.png", "ant")],
-            "1 labels without an image file: row 2: 'own/ant/go",
+            "1 label without an image file: row 2: 'own/ant/go",
         ),
-        ([("own/ant/000.png", "ant"), ("", "ant")], "1 labels without an image file: row 2: ''"),
-        ([("own/ant/000.png", "ant"), ("own/ant/001.png", " ")], "1 images without a label: row 2"),
+        ([("own/ant/000.png", "ant"), ("", "ant")], "1 label without an image file: row 2: ''"),
+        ([("own/ant/000.png", "ant"), ("own/ant/001.png", " ")], "1 image without a label: row 2"),
         ([], "has no rows"),
     ],
 )

@@ -17,6 +17,7 @@ from epitomic.data.own.facts import CHUNK, ImageFacts, gather
 from epitomic.data.own.folders import list_folders
 from epitomic.data.own.hub import PREFIX, is_hub_name, is_saved, list_named, list_saved
 from epitomic.data.own.listing import FITS, SPLITS, Blobs, Listed, list_store, no_images
+from epitomic.data.own.notes import contradictions, left_out, named
 from epitomic.data.own.splits import assign
 from epitomic.data.own.tables import list_csv, list_parquet
 from epitomic.data.photographs.loading import load_in_order
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 MEMORY = 2 << 30  # bytes of resized images that are kept in memory
-NAMED = 5  # unreadable images that an error names
 
 
 @dataclass(frozen=True)
@@ -177,15 +177,14 @@ def open_own(place: Place, workers: int = 0, *, quiet: bool = True) -> OwnSet:
     facts = gather(listed, workers, quiet=quiet)
     bad = {listed.blobs.name(i): fact.problem for i, fact in enumerate(facts) if fact.problem is not None}
     if len(bad) > BAD_SHARE * len(facts):
-        named = "; ".join(f"{name}: {reason}" for name, reason in [*bad.items()][:NAMED])
-        more = f"; and {len(bad) - NAMED} more" if len(bad) > NAMED else ""
         raise UserError(
-            f"{len(bad)} of {len(facts)} images cannot be read, more than {100 * BAD_SHARE:g} %: {named}{more}"
+            f"{len(bad)} of {len(facts)} images cannot be read, more than {100 * BAD_SHARE:g} %: {named(bad)}"
         )
     good = [i for i, fact in enumerate(facts) if fact.problem is None]
     splits, notes = assign(
         [facts[i].sha256 for i in good], [listed.labels[i] for i in good], [listed.splits[i] for i in good]
     )
+    notes = [*left_out(bad), *contradictions(listed, facts, good), *notes]
     classes = tuple(sorted({listed.labels[i] for i in good}))
     numbers = {name: number for number, name in enumerate(classes)}
     parts = {name: [i for i, split in zip(good, splits, strict=True) if split == name] for name in SPLITS}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from epitomic.data.own.listing import SPLIT_NAMES, Files, Listed, file_stamp
+from epitomic.support.console import counted
 from epitomic.support.errors import UserError
 from epitomic.support.images import BadImageError
 
@@ -49,7 +50,7 @@ def _listed(path: Path, images: Sequence[str], labels: Sequence[str], splits: Se
         if not image.strip() or not os.path.isfile(file)  # Path.is_file raises an error if the name is too long
     ]
     if missing:
-        raise UserError(f"{path} has {len(missing)} labels without an image file: {_some(missing)}")
+        raise UserError(f"{path} has {counted(len(missing), 'label')} without an image file: {_some(missing)}")
     return Listed(path.stem, str(path.resolve()), Files(paths), check_labels(path, labels), splits)
 
 
@@ -58,7 +59,7 @@ def check_labels(path: Path | str, labels: Sequence[str]) -> list[str]:
     trimmed = [label.strip() for label in labels]
     empty = [f"row {number}" for number, label in enumerate(trimmed, start=1) if not label]
     if empty:
-        raise UserError(f"{path} has {len(empty)} images without a label: {_some(empty)}")
+        raise UserError(f"{path} has {counted(len(empty), 'image')} without a label: {_some(empty)}")
     return trimmed
 
 
