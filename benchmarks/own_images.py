@@ -1,7 +1,8 @@
 """Own images in ten minutes: three image sets, from trained and from random weights, and the strided twin beside.
 
+    python benchmarks/own_images.py caltech101 imagenette work/ --list
     python benchmarks/own_images.py caltech101 imagenette work/
-    python benchmarks/own_images.py caltech101 imagenette work/ --sets few --seeds 0 --minutes 10
+    python benchmarks/own_images.py caltech101 imagenette work/ --sets few --seeds 0 --networks epitomic
 
 The first two arguments are folders of unpacked images: Caltech-101's class folders, and Imagenette's `train` and `val`.
 The sets are laid out in the third folder, as `train` and `test`:
@@ -11,39 +12,41 @@ The sets are laid out in the third folder, as `train` and `test`:
             rest to test on
     photos  100 training images of each class of Imagenette, tested on all of `val`
 
-Each run is `epitomic train SET --minutes N` and has a line in work/own_images.csv; runs that are there are kept.
+Each run is `epitomic train SET --minutes 10 --seed N`, in a process of its own. A finished run leaves two small files
+in results/own-images/SET/NETWORK-SEED and is not made again; one that was stopped begins anew. `--strided RUN` adds the
+strided twin from weights of its own. `python tools/fill_tables.py` writes the table of docs/results.md from them.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import hashlib
 import itertools
 import json
+import os
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from epitomic.analysis.error_rates import wilson
-from epitomic.models.class_names import readable
-from epitomic.models.pretrained import find_pretrained, list_pretrained
-from epitomic.support.console import markdown_table, percent
-from epitomic.support.files import read_json
+from epitomic.support.files import write_atomically, write_json
 from epitomic.support.images import SUFFIXES
 
+RESULTS = Path(__file__).parents[1] / "results" / "own-images"
 EASY = ("airplanes", "Motorbikes", "Faces_easy", "watch", "Leopards")
 NEITHER = {"BACKGROUND_Google", "Faces", "Faces_easy"}
-WEIGHTS = "epitomic_resnet-tiny_imagenet"
-SETS = ("easy", "few", "photos")
-NETWORKS = {  # name -> options
-    "trained": (),
-    "random": ("--from", "none"),
-    "strided, random": ("--from", "none", "--model", "strided_resnet"),
+COUNTS = {"easy": 150, "few": 40, "photos": 100}  # images of each class to train on
+CLASSES, LEAST = 20, 60  # of "few": number of classes, and the fewest images of one
+NETWORKS = {
+    "epitomic": (),
+    "epitomic-random": ("--from", "none"),
+    "strided-random": ("--from", "none", "--model", "strided_resnet"),
 }
-COLUMNS = ("set", "network", "seed", "errors", "images", "epochs", "steps", "crop", "seconds")
+FACTS = ("commit", "versions", "machine", "started", "finished", "seed")
+FIGURES = ("test", "center", "validation_error", "epochs", "wall_seconds", "cpu_seconds", "parameters")
 
 
 def images_of(folder: Path) -> list[Path]:
@@ -54,70 +57,60 @@ def images_of(folder: Path) -> list[Path]:
 
 def classes_of(name: str, caltech: Path, imagenette: Path) -> Iterator[tuple[str, list[Path], list[Path]]]:
     """Yields each class of a set with its images to train on and to test on."""
+    count = COUNTS[name]
     if name == "photos":
         for folder in sorted((imagenette / "train").iterdir()):
-            yield folder.name, images_of(folder)[:100], images_of(imagenette / "val" / folder.name)
+            yield folder.name, images_of(folder)[:count], images_of(imagenette / "val" / folder.name)
         return
-    count, chosen = 150, list(EASY)
+    chosen = list(EASY)
     if name == "few":
         folders = sorted(folder.name for folder in caltech.iterdir() if folder.name not in NEITHER)
-        count, chosen = 40, [folder for folder in folders if len(images_of(caltech / folder)) >= 60][:20]
+        chosen = [folder for folder in folders if len(images_of(caltech / folder)) >= LEAST][:CLASSES]
     for folder_name in chosen:
         images = images_of(caltech / folder_name)
         yield folder_name, images[:count], images[count:]
 
 
 def lay_out(name: str, caltech: Path, imagenette: Path, work: Path) -> Path:
-    """Links the images of a set into train and test."""
-    root = work / name
-    for label, train, test in classes_of(name, caltech, imagenette):
-        for split, images in (("train", train), ("test", test)):
-            (root / split / label).mkdir(parents=True, exist_ok=True)
+    """Links the images of a set into train and test, and says how many there are."""
+    root, counts = work / name, {"train": 0, "test": 0}
+    shutil.rmtree(root, ignore_errors=True)  # links to other images would stay
+    for label, *parts in classes_of(name, caltech, imagenette):
+        for split, images in zip(counts, parts, strict=True):
+            (root / split / label).mkdir(parents=True)
+            counts[split] += len(images)
             for image in images:
-                link = root / split / label / image.name
-                if not link.is_symlink():
-                    link.symlink_to(image.resolve())
+                (root / split / label / image.name).symlink_to(image.resolve())
+    print(f"{name}: {len([*(root / 'train').iterdir()])} classes, {counts['train']} images to train on, ", end="")
+    print(f"{counts['test']} to test on", flush=True)
     return root
 
 
-def train(root: Path, network: str, seed: int, minutes: float, work: Path) -> dict[str, str]:
-    """Trains by the command line, and returns the line of the table."""
-    out = work / "runs" / f"{root.name}-{network.replace(', ', '-')}-{seed}"
-    command = [sys.executable, "-m", "epitomic", "train", str(root), "--out", str(out)]
+def train(root: Path, options: tuple[str, ...], out: Path) -> float:
+    """Trains by the command line, and returns the seconds from the command's start to its exit."""
+    shutil.rmtree(out, ignore_errors=True)  # of a run that was stopped: its time cannot be continued
+    command = [sys.executable, "-m", "epitomic", "train", root.name, "--out", str(out.resolve()), *options]
     began = time.monotonic()
-    subprocess.run([*command, "--minutes", str(minutes), "--seed", str(seed), *NETWORKS[network]], check=True)
-    seconds = time.monotonic() - began
-    results, recipe = (json.loads((out / name).read_text()) for name in ("results.json", "recipe.json"))
-    test = results["test"]
-    values = (root.name, network, seed, test["errors"], test["images"], recipe["epochs"], recipe["steps"])
-    values = (*values, recipe["photographs"]["crop"], f"{seconds:.1f}")
-    return dict(zip(COLUMNS, map(str, values), strict=True))
+    subprocess.run(command, check=True, cwd=root.parent)
+    return time.monotonic() - began
 
 
-def table(rows: list[dict[str, str]]) -> str:
-    """Returns the mean error of each set and network over the seeds, with the interval of one run's test images."""
-    lines = []
-    for name, network in itertools.product(SETS, NETWORKS):
-        runs = [row for row in rows if (row["set"], row["network"]) == (name, network)]
-        if runs:
-            images = int(runs[0]["images"])
-            errors = sum(int(row["errors"]) for row in runs) / len(runs)
-            low, high = wilson(round(errors), images)
-            found = percent(errors / images), f"{percent(low)} to {percent(high)}"
-            seconds = max(float(row["seconds"]) for row in runs)
-            lines.append((name, network, str(len(runs)), str(images), *found, f"{seconds:.0f}"))
-    return markdown_table(("set", "weights", "seeds", "test images", "error", "95 % interval", "longest run, s"), lines)
-
-
-def shared_classes(root: Path) -> str:
-    """Returns the classes of a set that the weights were trained on too, by id or by a word of the name."""
-    if WEIGHTS not in list_pretrained():
-        return f"unknown, because {WEIGHTS} is not here"
-    known = read_json(find_pretrained(WEIGHTS) / "config.json")["classes"]
-    words = {word for name in readable(known) for word in name.lower().split()}
-    classes = sorted(path.name for path in (root / "train").iterdir())
-    shared = [name for name in classes if name in known or {*name.lower().split("_")} & words]
-    return ", ".join(readable(shared)) or "none"
+def keep(out: Path, kept: Path, command: str, seconds: float) -> None:
+    """Writes the small files of a run, without paths of this machine."""
+    results, recipe, facts = (json.loads((out / f"{name}.json").read_text()) for name in ("results", "recipe", "run"))
+    if results["bad_images"]:
+        raise SystemExit(f"{len(results['bad_images'])} images cannot be read: {next(iter(results['bad_images']))}")
+    recipe["data"]["source"] = recipe["data"]["source"].rpartition("/")[2]
+    weights = recipe["start"]["weights"]
+    recipe["start"]["weights"] = weights and weights.rpartition("/")[2]
+    values: dict[str, Any] = {"command": command, "seconds": round(seconds, 1)}
+    values |= {name: facts[name] for name in FACTS}
+    values |= {name: results[name] for name in FIGURES if name in results}
+    for way in ("test", "center"):
+        values.get(way, {}).pop("confusion", None)  # 400 lines that no table needs
+    kept.mkdir(parents=True, exist_ok=True)
+    write_atomically(kept / "metrics.csv", lambda path: shutil.copyfile(out / "metrics.csv", path))
+    write_json(kept / "run.json", {**values, "recipe": recipe})  # last: a run counts when this file is there
 
 
 def main() -> None:
@@ -125,30 +118,40 @@ def main() -> None:
     parser.add_argument("caltech", type=Path)
     parser.add_argument("imagenette", type=Path)
     parser.add_argument("work", type=Path)
-    parser.add_argument("--sets", nargs="+", choices=SETS, default=SETS)
-    parser.add_argument("--networks", nargs="+", choices=[*NETWORKS], default=[*NETWORKS])
+    parser.add_argument("--sets", nargs="+", choices=COUNTS, default=[*COUNTS])
+    parser.add_argument("--networks", nargs="+", help=f"of {', '.join(NETWORKS)} and strided (default: all)")
+    parser.add_argument("--strided", type=Path, metavar="RUN", help="weights of the strided twin, on the same images")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder that finished runs are kept in")
+    parser.add_argument("--list", action="store_true", help="say which runs are missing, and train none")
     args = parser.parse_args()
-    path, rows = args.work / "own_images.csv", []
-    if path.is_file():
-        with path.open(newline="") as file:
-            rows = [*csv.DictReader(file)]
-    for seed, name, network in itertools.product(args.seeds, args.sets, args.networks):
-        root = lay_out(name, args.caltech, args.imagenette, args.work)
-        if any((row["set"], row["network"], row["seed"]) == (name, network, str(seed)) for row in rows):
-            continue
-        rows.append(train(root, network, seed, args.minutes, args.work))
-        with path.open("w", newline="") as file:
-            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
-    for name in args.sets:
-        shared = shared_classes(lay_out(name, args.caltech, args.imagenette, args.work))
-        print(
-            f"{name}: classes that share a word or an id with the classes pretrained on: {', '.join(shared) or 'none'}"
-        )
-    print(table(rows))
+    networks = dict(NETWORKS)
+    if args.strided is not None:
+        networks["strided"] = ("--from", str(args.strided.resolve()))
+    unknown = {*(args.networks or ())} - {*networks}
+    if unknown:
+        parser.error(f"no network {', '.join(sorted(unknown))}: choose from {', '.join(networks)}")
+    runs = itertools.product(args.seeds, args.sets, args.networks or networks)
+    missing = [run for run in runs if not (folder_of(args.results, *run) / "run.json").is_file()]
+    print(f"{len(missing)} runs of {args.minutes:g} minutes are missing: {len(missing) * args.minutes / 60:.1f} hours")
+    for seed, name, network in missing if args.list else ():
+        print(f"  {name} {network}-{seed}")
+    if args.list:
+        return
+    roots = {name: lay_out(name, args.caltech, args.imagenette, args.work) for name in args.sets}
+    for seed, name, network in missing:
+        print(f"{name} {network}-{seed}", flush=True)
+        out = args.work / "runs" / name / f"{network}-{seed}"
+        options = ("--minutes", f"{args.minutes:g}", "--seed", str(seed), *networks[network])
+        seconds = train(roots[name], options, out)
+        shown = " ".join(os.path.basename(word) if word.startswith("/") else word for word in options)
+        keep(out, folder_of(args.results, seed, name, network), f"epitomic train {name} {shown}", seconds)
+
+
+def folder_of(results: Path, seed: int, name: str, network: str) -> Path:
+    """Returns the folder that a run is kept in."""
+    return results / name / f"{network}-{seed}"
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from typing import Any
 
 import claim_figures  # beside this file
 import input_figures
+import own_figures
 import torch
 
 from epitomic import EpitomicConv2d
@@ -505,6 +506,7 @@ FIGURES: dict[str, Callable[..., str]] = {
     "paper-numbers": paper_numbers,
     **claim_figures.FIGURES,
     **input_figures.FIGURES,
+    **own_figures.FIGURES,
 }
 
 if __name__ == "__main__":
