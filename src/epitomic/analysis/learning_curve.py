@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -45,8 +46,12 @@ def share_recipe(recipe: Recipe, share: float) -> Recipe:
     return replace(recipe, data=data, schedule=schedule, epochs=round(recipe.epochs / share))
 
 
-def train_learning_curve(run: RunFolder) -> None:
+def train_learning_curve(run: RunFolder, say: Callable[[str], object] = str) -> None:
     """Trains the run's recipe on each share, in folders inside the run's. Finished ones are kept, others resumed.
+
+    Args:
+        run: A finished and tested run.
+        say: Called with the share before each training.
 
     Raises:
         UserError: If the run is not finished, was not tested, or is itself on a share of the images.
@@ -59,7 +64,8 @@ def train_learning_curve(run: RunFolder) -> None:
             f"--learning-curve needs a run on all images: {run.folder} has --data.share {recipe.data.share}"
         )
     settings = Settings(data_dir=run.data_dir, workers=default_workers())
-    for share in SHARES.values():
+    for words, share in SHARES.items():
+        say(f"{run.name}: {words} of the training images")
         train(share_recipe(recipe, share), run.share(share), settings)
 
 

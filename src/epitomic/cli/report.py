@@ -67,7 +67,7 @@ def _learning_curve(network: RunFolder) -> int:
 
     logging.getLogger("lightning_fabric").setLevel(logging.ERROR)
     try:
-        train_learning_curve(network)
+        train_learning_curve(network, lambda text: print(text, flush=True))
     except Stopped as stopped:
         print(f"stopped; saved as {stopped}; the same command continues", file=sys.stderr)
         return 128 + stopped.number

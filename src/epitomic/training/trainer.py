@@ -151,7 +151,7 @@ class Trainer:
                 figures = self._end_epoch()
                 state.seconds, state.cpu_seconds = clock.read()
                 log.end_epoch(self.step, **figures, seconds=state.seconds)
-                best = state.best_epoch == state.epoch - 1
+                best = state.best_epoch == state.epoch - 1 and recipe.keep != "last"  # the last one needs no mark
                 progress.end_epoch(state.epoch - 1, figures["train_loss"], figures["val_error"], best)
                 self._save()
                 saved = time.monotonic()
