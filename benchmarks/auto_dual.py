@@ -8,7 +8,6 @@ own calls, all in channels_last and interleaved. The rule must never cost more t
 """
 
 import argparse
-import csv
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from epitomic.bench.records import write_records
 from epitomic.bench.timing import interleaved
 from epitomic.functional import max_pool_conv2d, winograd_conv2d
 from epitomic.support.machine import timing_facts
@@ -79,11 +79,8 @@ def main() -> None:
     missed = sum(result["native"] > 1.05 and result["auto"] < 1.05 for _, result in rows)
     print(f"auto is below 0.95 of torch's speed in {len(below)} of {len(rows)} geometries: {below}")
     print(f"auto leaves a gain of over 5 % unused in {missed}")
-    if args.csv:
-        with args.csv.open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow([*COLUMNS, *rows[0][1], *facts])
-            writer.writerows([*g, *(f"{v:.4g}" for v in r.values()), *facts.values()] for g, r in rows)
+    lines = ((*geometry, *(f"{value:.4g}" for value in result.values())) for geometry, result in rows)
+    write_records(args.csv, (*COLUMNS, *rows[0][1]), lines, facts)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ max-pooled counterpart over its own, within a repetition (median and quartiles).
 """
 
 import argparse
-import csv
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -21,6 +20,7 @@ from torch import Tensor, nn
 
 from epitomic import EpitomicConv2d, create_model
 from epitomic.bench.cases import CASES, Case, pooling
+from epitomic.bench.records import write_records
 from epitomic.bench.timing import interleaved
 from epitomic.support.machine import timing_facts
 from epitomic.surgery.exporting import FORMS, export_form, for_export
@@ -163,10 +163,7 @@ def main() -> None:
         import onnxruntime
 
         facts = {"threads_of_runtime": args.threads, "onnxruntime": onnxruntime.__version__, **timing_facts()}
-        with args.csv.open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow([*rows[0], *facts])
-            writer.writerows([*row.values(), *facts.values()] for row in rows)
+        write_records(args.csv, rows[0], (row.values() for row in rows), facts)
 
 
 if __name__ == "__main__":

@@ -6,11 +6,11 @@ python benchmarks/gpu_model.py --out results/gpu/model.csv
 from __future__ import annotations
 
 import argparse
-import csv
 from dataclasses import asdict, fields
 from pathlib import Path
 
 from epitomic.bench.gpu_model import MODELLED, Modelled, model
+from epitomic.bench.records import write_records
 from epitomic.ops.triton.rule import GPUS
 from epitomic.support.console import text_table
 
@@ -24,11 +24,7 @@ def main() -> None:
     found = [model(layer, precision, gpu) for layer in MODELLED for precision in ("bfloat16", "tf32") for gpu in GPUS]
     rows = [[f"{v:.4g}" if isinstance(v, float) else v for v in asdict(one).values()] for one in found]
     print(text_table(COLUMNS, rows, right=range(3, len(COLUMNS))))
-    if out:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with out.open("w", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerows([COLUMNS, *rows])
+    write_records(out, COLUMNS, rows)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ It makes photographs of 500 x 375 pixels in a temporary folder, or takes the cla
 from __future__ import annotations
 
 import argparse
-import csv
 import io
 import multiprocessing
 import os
@@ -26,6 +25,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from epitomic.bench.records import write_records
 from epitomic.data.feed import Part
 from epitomic.data.photographs.crops import Photographs
 from epitomic.data.photographs.folders import list_splits
@@ -87,10 +87,8 @@ def time_prepare(source: Path, folder: Path, rounds: int, workers: int, out: Pat
     if out:
         medians = {"rate": statistics.median(speeds), "core_ms": statistics.median(core_ms)}
         row = {"images": len(paths), "workers": workers, "n": rounds, **{k: f"{v:.4g}" for k, v in medians.items()}}
-        row |= {"of_bare_pillow": f"{statistics.median(ratios):.3f}", **timing_facts()}
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with out.open("w", newline="") as file:
-            csv.writer(file).writerows([row.keys(), row.values()])
+        row["of_bare_pillow"] = f"{statistics.median(ratios):.3f}"
+        write_records(out, row, [row.values()], timing_facts())
 
 
 def core_seconds() -> float:

@@ -5,7 +5,7 @@
     python benchmarks/image_loaders.py jpeg FOLDER --out jpeg.csv    # what --quality and --subsampling of prepare do
     python benchmarks/image_loaders.py digest FOLDER                 # SHA-256 of an epoch's batches
 
-SOURCE has train/CLASS/IMAGE. `make` puts four images together to one of 256 x 256 pixels. Every loader gets the same
+SOURCE has train/CLASS/IMAGE. `make` joins four images into one of 256 x 256 pixels. Every loader gets the same
 JPEG bytes, cuts crops of 220 pixels at random places, mirrors half of them, and uses one worker. The others decode by
 Pillow, as is common, and by simplejpeg, as we do. Each timing is a process of its own; the loaders take turns. The
 worker's core time includes its start. Loaders that are not installed are left out.
@@ -16,7 +16,6 @@ worker's core time includes its start. Loaders that are not installed are left o
 from __future__ import annotations
 
 import argparse
-import csv
 import hashlib
 import importlib.util
 import io
@@ -73,7 +72,7 @@ def make(source: Path, folder: Path, count: int, older: str | None) -> None:
 
 
 def make_photographs(source: Path, target: Path, count: int) -> None:
-    """Puts four images of a class together to one, without loss; `prepare` then stores it as JPEG."""
+    """Joins four images of a class into one, without loss; `prepare` then stores it as JPEG."""
     classes = sorted(path for path in source.iterdir() if path.is_dir())
     files = {path: sorted(path.iterdir()) for path in classes}
     for number in range(count):
@@ -315,15 +314,12 @@ def save(out: Path | None, columns: Iterable[str], rows: list[list[str]]) -> Non
     """Writes a CSV file with the facts about the machine and the versions of the other loaders."""
     from importlib import metadata
 
+    from epitomic.bench.records import write_records
     from epitomic.support.machine import timing_facts
 
-    if out is None:
-        return
     versions = {name: metadata.version(name) for name in PACKAGES if importlib.util.find_spec(PACKAGES[name])}
     facts = {**timing_facts(), "others": ", ".join(f"{name} {version}" for name, version in versions.items())}
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with out.open("w", newline="") as file:
-        csv.writer(file).writerows([[*columns, *facts], *([*row, *facts.values()] for row in rows)])
+    write_records(out, columns, rows, facts)
 
 
 def digest(store: Path) -> None:

@@ -14,7 +14,6 @@ the files first. They count the bytes that come from the disk by /proc/self/io, 
 from __future__ import annotations
 
 import argparse
-import csv
 import io
 import multiprocessing
 import os
@@ -29,6 +28,7 @@ import torch
 from PIL import Image
 
 from epitomic.bench.image_input import evict
+from epitomic.bench.records import write_records
 from epitomic.data.photographs.arrow import locate, write_shard
 from epitomic.data.photographs.color import ColorSums
 from epitomic.data.photographs.prepare import MAXIMUM_SHARDS, write_contents
@@ -160,12 +160,7 @@ def main() -> None:
         return
     rows = [measure(args, store) for store in args.stores]
     print(text_table(COLUMNS, [list(map(str, row)) for row in rows], right=range(1, len(COLUMNS))))
-    if args.out:
-        facts, new = timing_facts(), not args.out.exists()
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        with args.out.open("a", newline="") as file:
-            lines = [[*COLUMNS, *facts]] if new else []
-            csv.writer(file).writerows([*lines, *([*row, *facts.values()] for row in rows)])
+    write_records(args.out, COLUMNS, rows, timing_facts(), append=True)
 
 
 if __name__ == "__main__":

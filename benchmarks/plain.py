@@ -8,7 +8,6 @@ ours runs in both formats. The fastest of each side counts.
 
 import argparse
 import copy
-import csv
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -18,6 +17,7 @@ from torch import Tensor, nn
 
 from epitomic import WinogradConv2d, fuse_
 from epitomic.bench.cases import FORMATS
+from epitomic.bench.records import write_records
 from epitomic.bench.timing import interleaved
 from epitomic.support.machine import timing_facts
 
@@ -101,11 +101,7 @@ def main() -> None:
     fuse_(fused, plain=True)
     rows.append(contest("VGG-11, 64 px, batch 32", theirs_network, fused, torch.randn(32, 3, 64, 64), args.repetitions))
     print(rows[-1], flush=True)
-    if args.csv:
-        with args.csv.open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow([*rows[0], *facts])
-            writer.writerows([*row.values(), *facts.values()] for row in rows)
+    write_records(args.csv, rows[0], (row.values() for row in rows), facts)
 
 
 if __name__ == "__main__":

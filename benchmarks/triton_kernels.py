@@ -9,12 +9,12 @@ minutes on one core. `make test` compiles a few of the kernels, `make test-long`
 from __future__ import annotations
 
 import argparse
-import csv
 import sys
 from pathlib import Path
 
 from epitomic.bench.gpu_compile import TARGETS, Compiled, compile_all, jobs
 from epitomic.bench.gpu_launches import LAYERS, PRECISIONS
+from epitomic.bench.records import write_records
 from epitomic.support.console import Progress
 
 
@@ -37,12 +37,7 @@ def main() -> int:
                 print(f"{one.kernel} of {one.layer} in {one.precision} for {one.target} {problem}", flush=True)
     wrong = sum(bool(one.problems) for one in found)
     print(f"{len(todo)} kernels for {', '.join(args.targets)}: {wrong} of {len(found)} with problems")
-    if args.out:
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        with args.out.open("w", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(Compiled._fields)
-            writer.writerows(found)
+    write_records(args.out, Compiled._fields, found)
     return 1 if wrong else 0
 
 

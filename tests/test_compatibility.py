@@ -5,8 +5,6 @@ Some tests here hold a limitation. When one of them fails because the limitation
 
 import copy
 import re
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +19,7 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
 from epitomic import EpitomicConv2d
+from tests.processes import run_two
 
 PAGE = Path(__file__).parents[1] / "docs" / "compatibility.md"
 
@@ -200,13 +199,10 @@ def test_jit_script_is_refused() -> None:
 
 def test_fully_sharded_across_processes(tmp_path: Path) -> None:
     """Two processes with half the layer and half the batch each get the gradient of the whole batch."""
-    script = """
-import os, sys, torch, torch.distributed as dist
+    body = """
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from epitomic import EpitomicConv2d
-rank = int(sys.argv[1])
-dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank, world_size=2)
 torch.manual_seed(0)
 layer, x = EpitomicConv2d(8, 4, 3, normalize=True), torch.randn(4, 8, 10, 10)
 layer(x).square().mean().backward()
@@ -216,9 +212,5 @@ fully_shard(layer, mesh=init_device_mesh("cpu", (2,)))
 layer(x[2 * rank : 2 * rank + 2]).square().mean().backward()
 assert layer.weight.grad.to_local().shape[0] == 2
 torch.testing.assert_close(layer.weight.grad.full_tensor(), whole, rtol=1e-3, atol=1e-5)
-sys.stdout.flush()
-os._exit(0)  # Gloo's threads may abort a process that ends as usual (pytorch issue 190489)
-"""
-    command = [sys.executable, "-c", script]
-    processes = [subprocess.Popen([*command, str(rank), str(tmp_path / "store")]) for rank in range(2)]
-    assert [p.wait(timeout=120) for p in processes] == [0, 0]
+os._exit(0)  """
+    run_two(body, tmp_path)

@@ -2,8 +2,6 @@
 
 import concurrent.futures
 import shutil
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from torch import nn
 from torch.autograd import forward_ad
 
 from epitomic import EpitomicConv2d, MaxPoolConv2d, WinogradConv2d
+from tests.processes import run_two
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "mini": {"kernel_size": 3},
@@ -225,12 +224,9 @@ def test_overlapping_calls_do_not_disturb_each_other(algorithm: str) -> None:
 
 def test_data_parallel_across_processes(tmp_path: Path) -> None:
     """Two processes with half the batch each get the gradient of the whole batch."""
-    script = """
-import os, sys, torch, torch.distributed as dist
+    body = """
 from torch.nn.parallel import DistributedDataParallel
 from epitomic import EpitomicConv2d, MaxPoolConv2d, WinogradConv2d
-rank = int(sys.argv[1])
-dist.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank, world_size=2)
 torch.manual_seed(0)
 layer, x = EpitomicConv2d(32, 4, 3, normalize=True), torch.randn(4, 32, 10, 10)
 layer(x).square().mean().backward()
@@ -239,11 +235,5 @@ layer.zero_grad()
 parallel = DistributedDataParallel(layer)
 parallel(x[2 * rank : 2 * rank + 2]).square().mean().backward()
 torch.testing.assert_close(layer.weight.grad, whole, rtol=1e-3, atol=1e-5)
-# Gloo's threads may still hold tensors while the interpreter shuts down, and torch then aborts (pytorch issue 190489).
-sys.stdout.flush()
-sys.stderr.flush()
-os._exit(0)
 """
-    command = [sys.executable, "-c", script]
-    processes = [subprocess.Popen([*command, str(rank), str(tmp_path / "store")]) for rank in range(2)]
-    assert [p.wait(timeout=120) for p in processes] == [0, 0]
+    run_two(body, tmp_path)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable
-from pathlib import Path
+
+from records import RESULTS, ROOT
 
 from epitomic.reproduction.accuracy_table import OverSeeds, comparison_table
 from epitomic.reproduction.claims import ONE_SEED, claim_rows, claims_table
@@ -17,8 +18,6 @@ from epitomic.support.console import markdown_table
 from epitomic.training.recipes import get_recipe
 from epitomic.training.run_folder import RunFolder
 
-ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / "results"
 IMAGES = ROOT / "docs" / "images"
 PHOTOGRAPHS = {"imagenette": "Imagenette", "tiny_imagenet": "Tiny-ImageNet-100"}  # table -> name for readers
 TIMED = "networks-epyc-avx512-2-cores"  # where networks were timed with our layers on both sides

@@ -37,6 +37,7 @@ PAGES = {
 CODE = {".py", ".h", ".cpp", ".toml", ".cff", ".yml", ".txt", ""}
 LINK = re.compile(r"(?<=\]\()([^)\s]+)(?=\))")  # the target of [text](target) and of ![text](target)
 NAMES = re.compile(r"<!-- names: (\S+) from (\S+) -->")
+SHORT_CODE = re.compile(r"<code>(?=[^<]{1,24}</code>)")
 HREF = re.compile(r'(?<= href=")([^"]+)(?=")')
 
 log = logging.getLogger("mkdocs.hooks")
@@ -73,11 +74,13 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
     markdown = NAMES.sub(lambda match: _documented_names(match[1], match[2]), markdown)
     markdown = re.sub(r"(?<=\d) ± (?=\d)", "\u00a0±\u00a0", markdown)  # figures do not break in narrow columns
     markdown = re.sub(r"(?<=\d) \(([\d.]+)-([\d.]+)\)", "\u00a0(\\1\u2011\\2)", markdown)
+    markdown = re.sub(r"(?<=\d) x (\d+) px, batch (?=\d)", "\u00a0x\u00a0\\1\u00a0px, batch\u00a0", markdown)
     return LINK.sub(lambda match: _site_link(match[0], source, files) or match[0], markdown)
 
 
 def on_page_content(html: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Does the same in notebooks, which come as HTML; also drops the scripts that they would load from the network."""
+    """Keeps short names in code on one line. In notebooks, also points links at the site, and drops remote scripts."""
+    html = SHORT_CODE.sub('<code class="short">', html)
     if not page.file.src_uri.endswith(".ipynb"):
         return html
     html = re.sub(r"<script[^>]*(?:src=\"https?:|type=\"module\").*?</script>", "", html, flags=re.DOTALL)

@@ -12,8 +12,9 @@ import argparse
 from collections.abc import Iterator
 
 from claim_figures import PHOTOGRAPHS
-from fill_tables import PAPER_PHOTOGRAPHS, RESULTS, ROOT, finished_runs, published_tables  # beside this file
 from matplotlib.figure import Figure
+from paper_numbers import PAPER_PHOTOGRAPHS
+from records import RESULTS, ROOT, finished_runs, published_tables
 
 from epitomic.analysis.transfer import KERNELS
 from epitomic.reproduction.claims import claim_rows

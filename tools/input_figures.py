@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import csv
-from pathlib import Path
+from records import RESULTS, Rows, read_csv
 
 from epitomic.support.console import markdown_table
 
-RESULTS = Path(__file__).parents[1] / "results"
 TRAIN, VAL = 1_281_167, 50_000  # images of ImageNet
 WIDER = 4 / 3  # pixels of a photograph of 4:3 for each pixel of a square one
 GPU = 1000  # images/s that one GPU takes, as an example
-Rows = list[dict[str, str]]
 
 
 def _read(machine: str, file: str) -> Rows:
     """Reads a record; it is empty if nothing was measured yet."""
     path = RESULTS / f"image-input-{machine}" / f"{file}.csv"
-    if not path.is_file():
-        return []
-    with path.open(newline="") as lines:
-        return list(csv.DictReader(lines))
+    return read_csv(path) if path.is_file() else []
 
 
 def _measured(row: dict[str, str]) -> str:

@@ -103,7 +103,7 @@ def epitomic_conv2d(
         algorithm: ``"auto"``, ``"reference"``, ``"direct"``, ``"one_convolution"``, ``"winograd"``, ``"native"``,
             ``"triton"`` or ``"triton_winograd"``. All give the same result to rounding; docs/performance.md says when
             ``"auto"`` takes which.
-        return_positions: Whether to return, too, where in the epitome each maximum was.
+        return_positions: Whether to return also where in the epitome each maximum was.
 
     Returns:
         The responses, (N, K * m * m, oh, ow) with m x m output channels per epitome (one for a mini-epitome). With
@@ -206,9 +206,9 @@ def max_pool_conv2d(
 
     The fast algorithms never store the responses of the convolution. All sizes are ints or (height, width) pairs.
 
-    The output is NaN wherever that of ``max_pool2d(conv2d(...))`` is; which position is reported there is not promised.
-    With an infinite input or a stride, neighbouring outputs may be NaN, too. Responses that agree to rounding may win
-    either way. ``algorithm="direct"``, torch's own two calls, has none of this.
+    The results differ from those of torch's two calls in three ways. Where two responses are equal up to rounding,
+    either may win. Where the output is NaN, the position may be any. If the input has an infinite value, or the
+    convolution a stride, outputs beside a NaN may be NaN, too. ``algorithm="direct"`` takes torch's two calls.
 
     Args:
         input: Images, (N, C, H, W), or one image, (C, H, W).

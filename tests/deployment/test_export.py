@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 
 from epitomic.cli import main
 from epitomic.deployment import export, export_network, int8
-from epitomic.deployment.formats import open_exported, read_metadata
+from epitomic.deployment.formats import open_exported
 from epitomic.models import from_pretrained
 from epitomic.support.errors import UserError
 from epitomic.training.run_folder import open_run
@@ -28,6 +29,20 @@ COMPILER = pytest.mark.skipif(shutil.which("g++") is None, reason="AOTInductor n
 def scores(folder: Path, images: Tensor) -> Tensor:
     with torch.no_grad():
         return from_pretrained(folder)(images)
+
+
+def read_metadata(to: str, file: Path) -> dict[str, Any]:
+    """Reads the metadata in a file as docs/how-to/deploy.md says."""
+    if to == "onnx":
+        import onnxruntime
+
+        session = onnxruntime.InferenceSession(str(file), providers=["CPUExecutionProvider"])
+        return json.loads(session.get_modelmeta().custom_metadata_map["epitomic"])
+    if to == "aoti":
+        return json.loads(torch._inductor.aoti_load_package(str(file)).loader.get_metadata()["epitomic"])
+    found = {"epitomic.json": ""}
+    torch.export.load(file, extra_files=found)
+    return json.loads(found["epitomic.json"])
 
 
 @pytest.mark.parametrize(

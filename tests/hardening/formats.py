@@ -58,8 +58,8 @@ class Format:
         path: The sound file.
         read: Reads it as the package does, and returns a text that changes with the result.
         change: Damages the contents.
-        names: An error must have one of these, so that the reader knows which file it is about.
-        open: Whether another valid result is right, because the format has no checksum or the damage has a right one.
+        names: An error must contain one of these, so that its reader knows which file is damaged.
+        open: Whether another valid result is fine: the format has no checksum, or the damaged file has a correct one.
     """
 
     name: str
@@ -191,7 +191,7 @@ def _checkpoints(folder: Path) -> Iterator[Format]:
         )
 
     def reseal(raw: bytes, random: np.random.Generator) -> bytes:
-        """What somebody would write who knows the checksum: another state or other tensors."""
+        """Changes the state or the tensors, and the checksum with them, as somebody could who knows how it is made."""
         tensors, held = load_tensors(path)
         if random.random() < 0.3:
             name = sorted(tensors)[int(random.integers(len(tensors)))]

@@ -72,7 +72,7 @@ class Scenario:
         words: The command without its name, to start and to go on, given the folder of this round.
         result: Everything that must be the same in the end, as a text.
         processes: Number of processes that train together.
-        share: How many kills it gets, for each one of the slowest scenario.
+        share: How many kills it gets for each kill of the slowest scenario.
     """
 
     name: str

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from epitomic.models import count, create_model
+from tests.models.learning import learn_batch
 
 
 @pytest.mark.parametrize("size", [16, 28, 31, 32, 48])
@@ -31,13 +32,7 @@ def test_learns_a_batch_and_leaves_the_whitening_alone(depth: int) -> None:
     images, labels = torch.randn(16, 3, 16, 16), torch.arange(16) % 10
     model.fit(images)  # type: ignore[operator]
     before = model.whitening.weight.clone()  # type: ignore[union-attr,operator]
-    optimizer = torch.optim.SGD((p for p in model.parameters() if p.requires_grad), lr=0.2, momentum=0.9)
-    for _ in range(50):
-        loss = torch.nn.functional.cross_entropy(model(images), labels)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    assert loss.item() < 0.5
+    assert learn_batch(model, images, labels, steps=50, lr=0.2) < 0.5
     assert torch.equal(model.whitening.weight, before)  # type: ignore[union-attr,arg-type]
 
 

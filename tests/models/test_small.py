@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from epitomic.models import count, create_model
+from tests.models.learning import learn_batch
 
 SMALL = [
     *("epitomic_small", "epitomic_small_norm", "epitomic_small_maxpool_init", "topographic_small_norm"),
@@ -32,13 +33,7 @@ def test_learns_a_batch(name: str, batch_norm: bool) -> None:
     torch.manual_seed(0)
     model = create_model(name, image_size=8, width=0.5, dropout=0.0, conv_dropout=0.0, batch_norm=batch_norm)
     images, labels = torch.randn(16, 1, 8, 8), torch.arange(16) % 10
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-    for _ in range(40):
-        loss = torch.nn.functional.cross_entropy(model(images), labels)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    assert loss.item() < 0.3
+    assert learn_batch(model, images, labels, steps=40, lr=0.05) < 0.3
 
 
 def test_memory_format_does_not_change_the_result() -> None:

@@ -287,7 +287,7 @@ def test_bad_sizes_are_errors() -> None:
 
 @pytest.mark.parametrize("gain", [False, True])
 def test_positions_out_of_the_window_disturb_no_others(gain: bool) -> None:
-    """A caller may pass any position: one beyond the window spoils the gradients of its image and epitome alone."""
+    """A position beyond the window spoils the gradients of its own image and epitome, and no others."""
     case = make_case(k=40, gain=gain)
     y, positions = case.forward()
     wrong = positions.clone()
@@ -328,7 +328,7 @@ def _threads():  # type: ignore[no-untyped-def]
 @pytest.mark.parametrize("gain", [False, True])
 @pytest.mark.parametrize(
     ("n", "c", "k", "w"),
-    [(1, 40, 70, 3), (13, 40, 70, 3), (1, 235, 24, 5), (4, 235, 24, 5)],  # dU parted by epitomes, or by channels
+    [(1, 40, 70, 3), (13, 40, 70, 3), (1, 235, 24, 5), (4, 235, 24, 5)],  # dU split by epitomes, or by channels
 )
 def test_number_of_threads_changes_no_bit(gain: bool, n: int, c: int, k: int, w: int) -> None:
     case = make_case(n=n, c=c, k=k, kernel=(w, w), stride=(1, 1), extra=(14, 14), gain=gain)

@@ -105,7 +105,7 @@ def test_a_finished_run_is_tested_again_with_other_views(straight: Path, tmp_pat
 
 
 def test_a_test_that_was_cut_off_is_made_again(straight: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it found before, of other views, does not pass for it."""
+    """The results of an earlier test, with other views, are not taken for it."""
     folder = tmp_path / "run"
     shutil.copytree(straight, folder)
     again = ["train", "--resume", "--data.views", "nudged", "--no-report", "--quiet", "--out", str(folder)]
@@ -176,7 +176,7 @@ def test_a_whitening_is_taken_up_again(tmp_path: Path) -> None:
     assert run(tmp_path / "straight", *options).returncode == 0
     shutil.copytree(tmp_path / "straight", tmp_path / "again")
     (tmp_path / "again" / "results.json").unlink()
-    max((tmp_path / "again" / "checkpoints").iterdir()).unlink()  # of the end: it goes on from the one before
+    max((tmp_path / "again" / "checkpoints").iterdir()).unlink()  # the last one, so that it goes on from the one before
     assert run(tmp_path / "again", "--resume", *options).returncode == 0
     assert_same(tmp_path / "straight", tmp_path / "again")
 
@@ -208,7 +208,7 @@ def test_a_run_without_a_checkpoint_is_not_to_be_resumed(
     straight: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "run").mkdir()
-    shutil.copy(straight / "recipe.json", tmp_path / "run")  # all that a training that failed at once leaves
+    shutil.copy(straight / "recipe.json", tmp_path / "run")  # all that is left of a training that failed at its start
     assert main(["train", "digits", "--out", str(tmp_path / "run")]) == 2
     assert "run is not empty: the run in it has no checkpoint yet: if it is not running" in capsys.readouterr().err
     (tmp_path / "file").touch()
@@ -285,7 +285,7 @@ def test_a_loss_that_is_not_finite_stops_with_the_facts(tmp_path: Path) -> None:
     ("options", "what"), [("--batch_size 1200", "validation loss"), ("--batch_size 600 --save-every 0", "network")]
 )
 def test_weights_that_are_not_finite_are_not_saved(options: str, what: str, tmp_path: Path) -> None:
-    """The first step breaks them, and its loss, taken before, is finite: the end of an epoch and a save must see it."""
+    """The first step breaks them, but its loss, computed before, is finite: the epoch's end or a save must notice."""
     finished = run(tmp_path / "run", "--optimizer.lr", "1e300", "--schedule.warmup", "0", *options.split())
     assert finished.returncode == 2
     assert f"the {what} is not finite at step 1 (epoch 1) with learning rate 1e+300" in finished.stderr

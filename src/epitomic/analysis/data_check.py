@@ -1,4 +1,4 @@
-"""Checks the images of a run for what can be mended: near-copies across splits, and classes with too few images."""
+"""Finds faults in the images of a run: near-copies across splits, and classes with too few images."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from epitomic.training.run_folder import RunFolder
 from epitomic.training.setup import Settings, open_feed
 
 FEW = 20  # training images; a class with fewer has too few
-FEW_SHARE = 0.25  # so has a class with less than this share of the median class's training images
+FEW_SHARE = 0.25  # a class with less than this share of the median class's training images also has too few
 FEW_TESTED = 10  # test images; the error of a class with fewer is hardly known
 SMALLEST = 32  # pixels; different images that are smaller often look the same
 MOST = 20_000  # photographs that are searched for near-copies; reading more would take minutes
@@ -87,7 +87,7 @@ class DataCheck:
         training: Number of training images of each class.
         tested: Number of test images of each class.
         few: Numbers of the classes with too few images to train on or to test on, the smallest first.
-        copied: Number of images of each later split that have a near-copy in an earlier one, by the two splits.
+        copied: For two splits, the earlier one first: how many images of the later one have a near-copy in the earlier.
         other_labels: Number of pairs of near-copies with different labels.
         pairs: The most alike pairs, those with different labels first.
         unsearched: Why near-copies were not searched; None if they were.
@@ -192,7 +192,7 @@ def _search(check: DataCheck, galleries: list[Gallery], name: str, tell: Tell) -
 
 
 def check_if_possible(run: RunFolder, tell: Tell = tell_nobody) -> tuple[DataCheck | None, str | None]:
-    """Returns what `check_data` finds, or None and why it cannot be done; weights alone have no training images."""
+    """Returns what `check_data` finds, or why it cannot be done; both are None for weights without a run."""
     if not run.recipe:
         return None, None
     try:

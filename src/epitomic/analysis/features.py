@@ -99,7 +99,7 @@ def compute_features(
         data: Class folders, or a store that `epitomic prepare` made.
         cache: Folder that keeps computed vectors.
         kind: One of `KINDS`.
-        split: Split of ``data``, such as ``"val"``. None takes its train split, or ``data`` itself.
+        split: Split of ``data``, such as ``"val"``. None takes its train split, or all of ``data`` if it has no splits.
         seed: Seed of the untrained network.
         device: Device that the network runs on.
         workers: Number of processes that read images (default: half the cores, from 1 to 8).

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from epitomic.bench.contest import LayerResult
 from epitomic.bench.image_input import OPEN, InputResult, Need
 from epitomic.bench.networks import NetworkResult
+from epitomic.bench.records import write_records
 from epitomic.support.console import text_table
 
 LAYER_HEAD = ("layer", "", "", "pair ms", "our ms", "speed-up (quartiles)", "GFLOP/s", "of GEMM", "memory")
@@ -73,7 +73,7 @@ def save_layers(results: Sequence[LayerResult], path: Path, facts: dict[str, str
         numbers = [f"{value:.4g}" for s in samples for value in (s.median, *s.quartiles)]
         rates = (f"{r.gflops:.1f}", f"{r.best_gemm:.1f}", r.memory, r.pair_memory)
         rows.append([*dataclasses.astuple(r.case), *what, *numbers, *rates])
-    _save(path, [*sizes, *LAYER_COLUMNS], rows, facts)
+    write_records(path, [*sizes, *LAYER_COLUMNS], rows, facts)
 
 
 def save_networks(results: Sequence[NetworkResult], path: Path, facts: dict[str, str]) -> None:
@@ -83,7 +83,7 @@ def save_networks(results: Sequence[NetworkResult], path: Path, facts: dict[str,
         what = (r.pair.ours, r.pair.twin, r.pair.text(), len(r.share.values), r.format, r.twin_format)
         numbers = (r.milliseconds.median, r.twin_milliseconds.median, r.share.median, *r.share.quartiles)
         rows.append([*what, *(f"{value:.4g}" for value in numbers)])
-    _save(path, NETWORK_COLUMNS, rows, facts)
+    write_records(path, NETWORK_COLUMNS, rows, facts)
 
 
 def input_table(results: Sequence[InputResult]) -> str:
@@ -114,12 +114,4 @@ def save_input(results: Sequence[InputResult], path: Path, facts: dict[str, str]
         samples = (r.rate, r.core * 1e6)
         numbers = [f"{value:.4g}" for s in samples for value in (s.median, *s.quartiles)]
         rows.append([r.step, r.workers, r.cold, len(r.rate.values), *numbers])
-    _save(path, INPUT_COLUMNS, rows, facts)
-
-
-def _save(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]], facts: dict[str, str]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow([*columns, *facts])
-        writer.writerows([*row, *facts.values()] for row in rows)
+    write_records(path, INPUT_COLUMNS, rows, facts)

@@ -63,7 +63,7 @@ def tune(model: nn.Module, images: Tensor, progress: Progress, *, training: bool
     def enter(name: str) -> None:
         nonlocal current
         current = name
-        SELECTION.made.clear()  # a layer of the same sizes decides again, and is told of
+        SELECTION.made.clear()  # so that a second layer of the same sizes decides, and is reported, too
         progress.update(f"timing {name}")
 
     layers = tunable(model)

@@ -68,18 +68,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--repetitions",
         type=whole(1),
         metavar="N",
-        help="timings of each contestant (default: 7; with --input 3)",
+        help="timings of each contestant (default: 7, or 3 with --input)",
     )
     parser.add_argument(
         "--threads", type=whole(1), default=torch.get_num_threads(), metavar="N", help="threads of torch"
     )
     parser.add_argument(
-        "--device", metavar="NAME", help="device to time, such as cuda:1 or mps (default: cpu; with --input auto)"
+        "--device", metavar="NAME", help="device to time, such as cuda:1 or mps (default: cpu, or auto with --input)"
     )
     parser.add_argument(
         "--tf32", action="store_true", help="let both sides multiply float32 in TF32 on CUDA (default: neither)"
     )
-    parser.add_argument("--no-compile", action="store_true", help="run torch's two calls without torch.compile only")
+    parser.add_argument("--no-compile", action="store_true", help="do not run torch's two calls under torch.compile")
     parser.add_argument("--no-bfloat16", action="store_true", help="run everything in float32 only")
     parser.add_argument("--no-memory", action="store_true", help="do not measure peak memory")
     parser.add_argument("--growth", action="store_true", help="time one layer over batch and image sizes as well")
@@ -88,7 +88,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         metavar="NETWORK",
         help="time whole networks against their max-pooled versions; without names, all of them (default: time "
-        "layers). With --input: networks to be fed (default: epitomic)",
+        "layers). With --input: networks to feed (default: epitomic)",
     )
     parser.add_argument(
         "--input",

@@ -19,7 +19,9 @@ KINDS_HELP = "network: as trained; untrained: the same network before its traini
 def add_feature_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options that say which images to compute features of, and how."""
     parser.add_argument("data", metavar="DATA", help="class folders, or a store that `epitomic prepare` made")
-    parser.add_argument("--split", metavar="NAME", help="split of DATA, such as val (default: train, or DATA itself)")
+    parser.add_argument(
+        "--split", metavar="NAME", help="split of DATA, such as val (default: train, or all if DATA has no splits)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="seed of the untrained network and of random splits")
     parser.add_argument("--device", default="cpu", metavar="NAME", help="device to compute on, such as cuda")
     parser.add_argument("--cache", metavar="DIR", help="folder that keeps computed vectors (default: RUN/features)")

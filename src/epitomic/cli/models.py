@@ -19,7 +19,7 @@ from epitomic.support.errors import UserError, unknown
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds the options."""
     parser.add_argument("model", nargs="?", metavar="MODEL", help="show the layers of this network")
-    parser.add_argument("--width", type=float, default=1.0, metavar="X", help="multiplies the channels of every layer")
+    parser.add_argument("--width", type=float, default=1.0, metavar="X", help="factor on the channels of every layer")
     parser.add_argument(
         "--image-size", type=int, metavar="PIXELS", help="height and width of the images (default: the network's own)"
     )

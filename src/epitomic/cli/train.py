@@ -38,8 +38,8 @@ from epitomic.training.setup import Settings, check_model
 if TYPE_CHECKING:
     from epitomic.training.budget import Fitted
 
-MINUTES = 10.0  # that a training on own images takes, unless told
-ALL_SEEN = 1000  # test images that the report looks at, without a budget in time
+MINUTES = 10.0  # for a training on own images, by default
+ALL_SEEN = 1000  # test images that the report looks at, if no time is given
 FIRST = ("model.name", "start.weights", "epochs")  # settings that people change first
 
 
@@ -155,7 +155,7 @@ def _own_recipe(args: argparse.Namespace, *, quiet: bool) -> tuple[Recipe, Fitte
     minutes = check_minutes(MINUTES if args.minutes is None else args.minutes)
     settings = _settings(args)
     if timed and settings.devices * settings.nodes > 1:
-        raise UserError("a budget in time is for one process: give --epochs, or leave out --devices")
+        raise UserError("--minutes works with one process: give --epochs instead, or leave out --devices")
     if args.threads:
         torch.set_num_threads(args.threads)
     place = Place(absolute(args.recipe), given.get("data.image_column"), given.get("data.label_column"))

@@ -4,7 +4,7 @@
     epitomic tune runs/c10                       the network and the batch size of a run
     epitomic tune runs/c10 --inference           forward passes only
 
-Each layer of our own times all algorithms that can serve it, on the input that it gets in a training step. The timings
+All algorithms that can serve a layer are timed, on the input that the layer gets in a training step. The timings
 go to a file in the user's cache. `epitomic train --benchmark` and programs with epitomic.benchmark = True take the
 fastest algorithm from there. Timings that the file has already are shown, not made again.
 """

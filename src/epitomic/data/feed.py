@@ -1,4 +1,4 @@
-"""What a training asks of its images, whether they are in memory (`small.feed`) or on disk (`photographs.feed`)."""
+"""What a training needs of its images, whether they are in memory (`small.feed`) or on disk (`photographs.feed`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from epitomic.support.errors import UserError
 Batch = tuple[Tensor, Tensor]
 """Standardised images, (N, C, H, W), or V views of each, (N, V, C, H, W); and labels, (N,), int64."""
 
-SKIP = -100  # label of an image that does not count: it fills the place of a bad image, or of none in the last batch
+SKIP = -100  # label of an image that does not count: it fills the place of a bad image, or an empty one at the end
 BAD_SHARE = 0.01  # a run stops when a larger share of an epoch's images is bad
 
 

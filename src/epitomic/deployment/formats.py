@@ -85,21 +85,6 @@ def open_exported(to: str, file: Path) -> Runs:
         return torch.export.load(file).module()
 
 
-def read_metadata(to: str, file: Path) -> dict[str, Any]:
-    """Returns the metadata that `write` put into a file."""
-    if to == "onnx":
-        import onnx
-
-        entries = {entry.key: entry.value for entry in onnx.load(file, load_external_data=False).metadata_props}
-        return json.loads(entries[KEY])
-    if to == "aoti":
-        return json.loads(torch._inductor.aoti_load_package(str(file)).loader.get_metadata()[KEY])
-    found = {ENTRY: ""}
-    with quiet():
-        torch.export.load(file, extra_files=found)
-    return json.loads(found[ENTRY])
-
-
 def _write_onnx(program: torch.export.ExportedProgram, file: Path, metadata: str) -> None:
     import onnx
 

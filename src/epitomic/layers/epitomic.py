@@ -109,8 +109,8 @@ class Epitomic(Matching):
         """The epitomic layer that starts as convolution + max-pooling.
 
         Each epitome holds the filter in its middle, with a border of zeros as wide as the pooling can shift it. The
-        layer computes what the pair computes, and can learn beyond it. At borders that the pooling's own padding makes
-        the two differ: the pair ignores what lies outside, the layer sees zeros there.
+        layer computes what the pair computes, and can learn beyond it. If the pooling has padding, the two differ at
+        the borders: the pair ignores what lies outside, and the layer sees zeros there.
 
         Args:
             conv: The convolution. Its weights are copied.

@@ -76,21 +76,29 @@ def _search(x: Tensor, filters: Tensor, stride: Pair) -> tuple[Tensor, Tensor]:
     return best, positions
 
 
-class _MatchDirect(torch.autograd.Function):
-    """Does `_search`, with a gradient that needs only the winners. Plain autograd would keep a mask per position."""
+class Search(torch.autograd.Function):
+    """A search for the best position, (x, filters, stride) -> responses and positions.
+
+    Its gradient needs the winners alone. Plain autograd would keep a mask for each position.
+    """
 
     generate_vmap_rule = True  # for torch.func
 
     @staticmethod
-    def forward(x: Tensor, filters: Tensor, stride: Pair) -> tuple[Tensor, Tensor]:
-        return _search(x, filters, stride)
-
-    @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Pair], output: tuple[Tensor, Tensor]) -> None:
+        """Keeps what the backward pass needs."""
         x, filters, ctx.stride = inputs
         _, positions = output
         ctx.mark_non_differentiable(positions)
         ctx.save_for_backward(x, filters, positions)
+
+
+class _MatchDirect(Search):
+    """Searches by one convolution for each position."""
+
+    @staticmethod
+    def forward(x: Tensor, filters: Tensor, stride: Pair) -> tuple[Tensor, Tensor]:
+        return _search(x, filters, stride)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None]:

@@ -83,7 +83,7 @@ def backward(dy: Tensor, y: Tensor | None, positions: Tensor, operands: Operands
             call.bind(group)
             call.run(library.WEIGHTS)
             call.run(library.UNPACK)
-        call.bind(x=None)  # if x was copied, the copy goes before dx is made
+        call.bind(x=None)  # frees the copy of x, if there is one, before dx is made
     if need_x:
         dx = torch.empty_like(x)  # dense, in the format of x
         call.bind(dx=dx.permute(0, 3, 1, 2) if call.problem.dx_planes else dx)
@@ -141,7 +141,7 @@ class _Call:
                 raise ValueError(f"{name} must be {size}, got {tuple(tensor.shape)}")
 
     def bind(self, group: int = 0, **tensors: Tensor | None) -> None:
-        """Sets the group to work on, and tensors under the names of `Pointers`. None takes a tensor back."""
+        """Sets the group to work on, and tensors under the names of `Pointers`. None releases a tensor."""
         self.pointers.group = group
         for name, tensor in tensors.items():
             if tensor is None:
@@ -223,7 +223,7 @@ _SCRATCH = _Scratch()
 
 
 class _Packed(NamedTuple):
-    """U of the weights of an earlier call, and what tells whether it still fits."""
+    """U of the weights of an earlier call, and what shows whether the weights are still the same."""
 
     state: tuple[Any, ...]
     copy: Tensor | None  # of the weights

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from epitomic.geometry import Pair, count_windows
-from epitomic.ops.direct import NO_MORE
+from epitomic.ops.direct import NO_MORE, Search
 from epitomic.ops.tracing import needs_plain_autograd
 from epitomic.ops.workspace import workspace_bytes
 
@@ -45,20 +45,12 @@ def _search(x: Tensor, filters: Tensor, stride: Pair) -> tuple[Tensor, Tensor]:
     return best, where
 
 
-class _OneConvolution(torch.autograd.Function):
-    """`_search`, with a gradient that needs the winners only."""
-
-    generate_vmap_rule = True  # for torch.func
+class _OneConvolution(Search):
+    """Searches by one convolution for each chunk."""
 
     @staticmethod
     def forward(x: Tensor, filters: Tensor, stride: Pair) -> tuple[Tensor, Tensor]:
         return _search(x, filters, stride)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Pair], output: tuple[Tensor, Tensor]) -> None:
-        x, filters, ctx.stride = inputs
-        ctx.mark_non_differentiable(output[1])
-        ctx.save_for_backward(x, filters, output[1])
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None]:

@@ -60,15 +60,15 @@ def epitomic_conv2d_reference(
 def max_pool_conv2d_reference(
     x: Tensor, weight: Tensor, bias: Tensor | None, geometry: PoolGeometry, groups: int, *, normalize: bool, eps: float
 ) -> tuple[Tensor, Tensor]:
-    """Eq. 1: for each filter and pooling window, the best response and where in the window it was.
+    """Computes Eq. 1: for each filter and pooling window, the best response and where in the window it was.
 
     Args:
         x: Input, (N, C, H, W).
         weight: The filters, (K, C / groups, W, W).
-        bias: (K,) or None.
-        geometry: The sizes.
-        groups: Groups of channels, as in ``conv2d``.
-        normalize: Mean + contrast normalisation of the filters.
+        bias: One value per filter, (K,), or None.
+        geometry: The sizes of the layer.
+        groups: Number of groups of channels, as in ``conv2d``.
+        normalize: Whether to normalise the mean and contrast of each filter (Eq. 3).
         eps: lambda of Eq. 3.
 
     Returns:

@@ -174,7 +174,7 @@ class Selection:
                 times.clear()
                 times.update(time_step(call, candidates))
                 if times:
-                    # A candidate that failed, by want of memory perhaps, stays out of later contests, too.
+                    # A candidate that failed, perhaps for lack of memory, stays out of later contests.
                     TUNING.keep_times(call.input.device, shape, dict.fromkeys(candidates, float("inf")) | times)
             finite = {name: value for name, value in times.items() if name in candidates and value < float("inf")}
             return min(finite, key=finite.__getitem__) if finite else rule

@@ -24,7 +24,7 @@ class Threads:
         self.helpers: ThreadPoolExecutor | None = None
 
     def call(self, threads: int, function: Any, argument: ctypes.Structure) -> None:
-        """Calls ``function(&argument)`` on this many threads at once. One that would start late may be left out."""
+        """Calls ``function(&argument)`` on this many threads at once, or fewer if a thread is not free in time."""
         if threads == 1:
             function(ctypes.byref(argument))
         elif self.team is not None:

@@ -1,8 +1,7 @@
 """The kernel in torch calls: matching as a Winograd algorithm.
 
-The larger of patch and weights takes the part of the data in F(D, W), whose map is B^T. The smaller one takes that of
-the filter, whose map is G. So R, S below are G, B^T for epitomes (Eq. 2) and B^T, G for filters (Eq. 1). With n = V*V
-points,
+F(D, W) maps its data by B^T and its filter by G. Here the larger one of patch and weights is the data, and the smaller
+one is the filter. So R, S below are G, B^T for epitomes (Eq. 2) and B^T, G for filters (Eq. 1). With n = V*V points,
 
     U = (S (x) S) weights         n x K x C      once per call
     X = (R (x) R) patches         n x P x C      one GEMM over gathered patches
@@ -11,9 +10,9 @@ points,
     y, p = max over D*D             P x K        or all of Y
 
 The backward pass applies the transposes of the same maps: dy goes to its winner, then through A, U and X, R^T, S^T.
-Between the two passes, only x, the weights, the uint8 winners, and y with a gain, are kept. Patches come in chunks and
-weights in groups, so that all buffers of size n or D*D fit a workspace of fixed size. Each call has its own workspace,
-so calls may overlap.
+Between the two passes only x, the weights and the uint8 winners are kept, and y if there is a gain. Patches come in
+chunks and weights in groups, so that all buffers of size n or D*D fit a workspace of fixed size. Each call has its own
+workspace, so calls may overlap.
 """
 
 from __future__ import annotations
@@ -266,7 +265,7 @@ def _uncounted(operands: Operands) -> Tensor | None:
     for d, stride, count, skipped, end in zip(operands.pool, grid.stride, grid.outputs, *grid[4:6], strict=True):
         numbers = torch.arange(d)[:, None] + torch.arange(count) * stride - skipped  # (D, count)
         outside.append((numbers < 0) | (numbers >= end))
-    rows, columns = outside  # on CPU, so that no GPU is waited for
+    rows, columns = outside  # on CPU, so that nothing waits for a GPU
     if not rows.any() and not columns.any():
         return None
     return (rows[:, None, :, None] | columns[None, :, None, :]).flatten(0, 1).to(operands.x.device)

@@ -1,4 +1,4 @@
-"""A budget in time: measures this machine, then chooses the size of the images and the number of steps.
+"""Fits a training into the time that it may take: measures this machine, then chooses image size and steps.
 
 The choice is written into the recipe before the training begins, so a run that is resumed still ends in the same bits.
 """
@@ -38,7 +38,7 @@ FIXED = 8.0  # seconds for the report's pictures, loading matplotlib, and the en
 
 @dataclass(frozen=True)
 class Fitted:
-    """What fits into a budget.
+    """The training that fits into the time.
 
     Attributes:
         recipe: The recipe, with size and steps.
@@ -161,7 +161,7 @@ def _median(function: Callable[[], object]) -> float:
 
 
 def check_minutes(minutes: float) -> float:
-    """Returns a budget, or raises an error if it is no time to train in."""
+    """Returns the minutes, or raises an error unless a training can take so long."""
     if not 0 < minutes < float("inf"):
         raise UserError(f"--minutes must be above 0 and finite, got {minutes:g}")
     return minutes

@@ -14,7 +14,7 @@ from epitomic.training.start import Weights, default_weights, kind_of
 SMALLEST, LARGEST, STEP = 64, 224, 16  # pixels of the crops that the network sees
 ZOOM = 0.35  # smallest share of a photograph that a training crop enlarges
 BATCH = 32
-EPOCHS = 30  # without a budget in time
+EPOCHS = 30  # if no time is given
 NETWORKS = {"photographs": "epitomic_resnet", "colour": "epitomic_small", "grey": "epitomic_small"}
 
 

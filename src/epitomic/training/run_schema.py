@@ -1,6 +1,6 @@
-"""What the files of a run folder must hold. Each is checked when it is read, before anything believes it.
+"""What the files of a run folder must hold. Each file is checked when it is read, before its values are used.
 
-Files that this version wrote have a checksum besides (`support.files.read_sealed`). Files of older versions have none.
+Files that this version wrote also have a checksum (`support.files.read_sealed`). Files of older versions have none.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def check_facts(values: dict[str, Any], path: Path) -> dict[str, Any]:
 
 
 def check_config(values: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Returns the contents of config.json, checked as far as everything that shows a run reads them."""
+    """Returns the contents of config.json, after a check of the entries that reports and tables read."""
     check_schema(values, CONFIG, str(path))
     return values
 
@@ -176,7 +176,7 @@ def _metrics_row(columns: list[str], row: list[str], epoch: int, where: str) -> 
 
 
 def check_row(numbers: dict[str, Any], epoch: int, where: str) -> None:
-    """Raises an error unless these are figures of an epoch, counted from 0."""
+    """Raises an error unless these are the figures of epoch number ``epoch``, counted from 0."""
     for name, value in numbers.items():
         whole = name not in WHOLE or (is_number(value) and value >= 0 and value == int(value))
         if not is_number(value) or not whole or (name in SHARES and not is_share(value)):

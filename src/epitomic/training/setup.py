@@ -31,7 +31,7 @@ class Settings:
         wait: Longest wait for another process, in seconds.
         save_every: Seconds between two checkpoints within an epoch.
         sync_batch_norm: Whether batches are normalised over all processes: ``"auto"`` (on CUDA), ``"on"``, ``"off"``.
-        benchmark: Whether to time the algorithms at the first call of a shape, besides ``epitomic.benchmark``.
+        benchmark: Whether to time the algorithms at the first call of a shape, even if ``epitomic.benchmark`` is off.
         test: Whether to use the test images at the end; False while you try out settings.
         quiet: Show nothing.
     """
@@ -92,7 +92,7 @@ def _open_own(recipe: Recipe, settings: Settings) -> Feed:
 
 
 def check_model(recipe: Recipe) -> None:
-    """Raises an error if the recipe, perhaps made for another network, has settings that this one does not take."""
+    """Raises an error if the recipe has settings that its network does not take, such as those of another network."""
     name, known = recipe.model.name, model_options(recipe.model.name)
     unfit = {option: value for option, value in recipe.model.arguments().items() if option not in known}
     if unfit:

@@ -34,7 +34,7 @@ class TensorBoard:
         return self
 
     def _hear(self, args: threading.ExceptHookArgs) -> None:
-        """Keeps the trace of a writer thread that cannot write off the terminal; `end_epoch` tells it."""
+        """Hides the trace of a writer thread that cannot write: `end_epoch` says so in one line."""
         if not (type(args.thread).__name__ == "_AsyncWriterThread" and issubclass(args.exc_type, OSError)):
             self._tell(args)
 
@@ -45,7 +45,7 @@ class TensorBoard:
         threading.excepthook = self._tell
 
     def end_step(self, step: int, **figures: float) -> None:
-        """Writes the figures of a step, if it is one of every ten."""
+        """Writes the figures of every tenth step."""
         if step % EVERY == 0:
             self.end_epoch(step, **figures)
 
@@ -57,5 +57,5 @@ class TensorBoard:
                     self.writer.add_scalar(name, value, step)
             except OSError as error:
                 self.writer = None
-                if self.folder.is_dir():  # else the next checkpoint tells it
-                    print(f"epitomic: {self.folder} is written no further: {error.strerror}", file=sys.stderr)
+                if self.folder.is_dir():  # if it is gone, the next checkpoint says so
+                    print(f"epitomic: {self.folder} cannot be written any more: {error.strerror}", file=sys.stderr)

@@ -180,7 +180,7 @@ def _scale_gradient(grid: tuple[int, int, int], a: _Numbers) -> Count:
 
 
 def _gain_sums(grid: tuple[int, int, int], a: _Numbers) -> Count:
-    """Each response has one winner, so of dy, y and scaled each element is loaded for one position."""
+    """Each response has one winner, so each element of dy, y and scaled is loaded for one position only."""
     patches, k, positions = a("PATCHES", "K", "POSITIONS")
     loads = dict.fromkeys(("dy", "y", "scaled"), patches * k)
     loads |= {"winners": positions * patches * k, "patch_means": grid[0] * positions * patches}
