@@ -74,7 +74,9 @@ def test_tune_times_what_a_training_asks_for(
     assert {shape for shape in choices if "no gradients" not in shape} == set(device["milliseconds"])
 
 
-@pytest.mark.parametrize("contents", ["{", '{"a shape": 3}'])
+@pytest.mark.parametrize(
+    "contents", ["{", '{"a shape": 3}', '{"a shape": "direct"}', '{"a shape": "direct", "sha2": "66"}']
+)
 def test_choices_that_cannot_be_read_are_named(
     contents: str, straight: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -82,4 +84,6 @@ def test_choices_that_cannot_be_read_are_named(
     (tmp_path / "run" / "results.json").unlink()
     (tmp_path / "run" / "choices.json").write_text(contents)
     assert main(["train", "--resume", "--quiet", "--out", str(tmp_path / "run")]) == 2
-    assert "choices.json" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "choices.json" in error
+    assert "remove it to choose" in error

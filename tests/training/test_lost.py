@@ -55,6 +55,40 @@ def test_a_lost_process_ends_the_training_with_one_line(tmp_path: Path) -> None:
     assert not (out / "lock").exists()
 
 
+def test_a_process_that_is_lost_before_they_are_connected_is_told(tmp_path: Path) -> None:
+    """Before, the first process was killed within five seconds, and said nothing."""
+    out = tmp_path / "run"
+    process = start(command(out, "--devices", "2", "--quiet", recipe=LONG))
+    try:
+        wait_for(lambda: children(process.pid), process)
+        os.kill(children(process.pid)[0], signal.SIGKILL)
+        _, told = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 2, told
+    assert told.startswith("epitomic: another process of this training has ended; continue with: epitomic train ")
+    assert len(told.splitlines()) == 1
+    assert not out.exists()
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="the kernel of other systems does not end a process with its parent"
+)
+def test_no_process_outlives_the_one_that_started_it(tmp_path: Path) -> None:
+    """Before, one that was not connected yet waited for it for ten minutes."""
+    process = start(command(tmp_path / "run", "--devices", "2", "--quiet", recipe=LONG))
+    try:
+        wait_for(lambda: children(process.pid), process)
+        (other,) = children(process.pid)
+    finally:
+        process.kill()
+    process.wait()
+    end = time.monotonic() + 60
+    while Path(f"/proc/{other}").exists():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
 def test_a_peer_that_does_not_come_is_not_waited_for(tmp_path: Path) -> None:
     """One process of two, as torchrun starts it."""
     ranks = {"RANK": "0", "LOCAL_RANK": "0", "GROUP_RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}

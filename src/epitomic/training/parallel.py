@@ -18,11 +18,12 @@ from torch.distributed.rendezvous import rendezvous
 
 from epitomic.support.devices import allow_tf32, resolve_accelerator
 from epitomic.support.errors import UserError
+from epitomic.training.processes import STARTED, connect_own, join_starter
 from epitomic.training.recipe import Recipe
 from epitomic.training.setup import Settings
 
 # How gloo, NCCL and torch's store say that another process has gone or does not answer.
-LOST = re.compile(r"gloo|nccl|connect|socket|broken pipe|clients joined", re.IGNORECASE)
+LOST = re.compile(r"gloo|nccl|connect|socket|broken pipe|clients joined|a process ended", re.IGNORECASE)
 LATE = re.compile(r"tim(ed|e) ?out", re.IGNORECASE)
 
 
@@ -83,23 +84,31 @@ def normalize_together(model: nn.Module, wanted: str, device: torch.device, proc
 
 
 def connect(fabric: Fabric, settings: Settings) -> None:
-    """Starts the processes of Fabric, or joins those that torchrun has started.
+    """Starts the processes of ``--devices``, or joins those that were started.
 
     When torchrun starts them again after a loss, its store still has the addresses of the processes before. So each
     start has its own part of the store.
     """
+    limit, processes = timedelta(seconds=settings.wait), settings.devices * settings.nodes
+    backend = "nccl" if fabric.device.type == "cuda" else "gloo"
     restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    if restarts != "0" and fabric.world_size > 1:
-        limit = timedelta(seconds=settings.wait)
+    if processes == 1:
+        pass
+    elif STARTED in os.environ:
+        join_starter(backend, processes, limit)
+    elif _starts_others(fabric):
+        connect_own(backend, processes, limit)
+    elif restarts != "0":
         store, rank, size = next(rendezvous("env://", timeout=limit))
-        torch.distributed.init_process_group(
-            "nccl" if fabric.device.type == "cuda" else "gloo",
-            store=PrefixStore(f"restart {restarts}", store),
-            rank=rank,
-            world_size=size,
-            timeout=limit,
-        )
+        shared = PrefixStore(f"restart {restarts}", store)
+        torch.distributed.init_process_group(backend, store=shared, rank=rank, world_size=size, timeout=limit)
     fabric.launch()
+
+
+def _starts_others(fabric: Fabric) -> bool:
+    """Whether nothing else, such as torchrun or SLURM, has started the other processes."""
+    environment = fabric.strategy.cluster_environment if isinstance(fabric.strategy, DDPStrategy) else None
+    return environment is not None and not environment.creates_processes_externally
 
 
 def sum_over_processes(fabric: Fabric, *values: float) -> list[float]:

@@ -40,7 +40,7 @@ from epitomic.models.class_names import readable
 from epitomic.models.pretrained import CONFIG, WEIGHTS, find_pretrained
 from epitomic.models.whitening import LocalWhitening
 from epitomic.support.errors import UserError
-from epitomic.support.files import TEMPORARY, read_sealed, sha256, write_sealed, write_text
+from epitomic.support.files import TEMPORARY, check_seal, read_json, read_sealed, sha256, write_sealed, write_text
 from epitomic.support.lock import LOCK, FolderLock, locked
 from epitomic.support.machine import gather_facts, timestamp
 from epitomic.support.options import differences, from_dict, to_dict
@@ -126,9 +126,15 @@ class RunFolder:
 
     def read_choices(self) -> dict[str, str]:
         """The algorithms that the run has taken so far, by the shape of the call (`ops.selection`)."""
-        choices = self._read(CHOICES) or {}
+        path = self.folder / CHOICES
+        if not path.is_file():
+            return {}
+        try:
+            choices = check_seal(path, read_json(path))
+        except UserError as error:
+            raise UserError(f"{error}; remove it to choose the algorithms anew") from None
         if not all(isinstance(algorithm, str) for algorithm in choices.values()):
-            raise UserError(f"{self.folder / CHOICES} does not hold algorithms: remove it to choose them anew")
+            raise UserError(f"{path} does not hold algorithms: remove it to choose them anew")
         return choices
 
     def _read(self, name: str, check: Check = lambda values, _: values) -> dict[str, Any] | None:
