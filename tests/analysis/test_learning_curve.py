@@ -12,6 +12,7 @@ from epitomic.analysis.learning_curve import read_learning_curve, share_recipe
 from epitomic.cli import main
 from epitomic.training.recipes import get_recipe
 from epitomic.training.run_folder import open_run
+from tests.support.test_lock import hold
 
 
 def test_the_steps_stay_the_same() -> None:
@@ -31,6 +32,11 @@ def test_the_report_trains_on_shares_once(folder: Path, tmp_path: Path, capsys: 
     recipe["epochs"], recipe["batch_size"] = 1, 256
     (run / "recipe.json").write_text(json.dumps(recipe))
     words = ["report", str(run), "--learning-curve", "--images", "20", "--no-robustness"]
+    holder, _ = hold(run / "learning-curve/0.25")  # the same command, elsewhere
+    assert main(words) == 2
+    holder.kill()
+    holder.wait()
+    assert "learning-curve/0.25 is in use: process" in capsys.readouterr().err
     assert main(words) == 0
     page = (run / "report.html").read_text()
     points = read_learning_curve(open_run(run))

@@ -31,6 +31,9 @@ from epitomic.cli import main
         ("evaluate runs/digits --workers -1", "--workers must be at least 0, got -1"),
         ("bench --repetitions 0", "--repetitions must be at least 1, got 0"),
         ("models --image-size", "--image-size expected one argument"),
+        (f"train digits --out {300 * 'x'}", f"cannot use {300 * 'x'}: File name too long"),
+        (f"train {300 * 'x'}", f"cannot use {300 * 'x'}: File name too long"),
+        (f"evaluate {300 * 'x'}", f"cannot use {300 * 'x'}: File name too long"),
     ],
 )
 def test_one_line_says_what_is_wrong(words: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:

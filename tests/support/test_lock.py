@@ -81,9 +81,45 @@ def test_a_removed_or_replaced_folder_is_noticed(tmp_path: Path) -> None:
     assert (folder / LOCK).exists()  # it is somebody else's
 
 
+REFUSAL = OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+
 def test_a_disk_that_cannot_lock_goes_on_and_says_so(tmp_path: Path) -> None:
-    refusal = OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-    with mock.patch("fcntl.lockf", side_effect=refusal), locked(tmp_path) as lock:
+    with mock.patch("fcntl.lockf", side_effect=REFUSAL), locked(tmp_path) as lock:
         assert lock.problem == "No locks available"
         lock.check()
     assert not list(tmp_path.iterdir())
+
+
+def test_without_a_lock_a_removed_folder_is_noticed_too(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with mock.patch("fcntl.lockf", side_effect=REFUSAL), locked(folder) as lock:
+        folder.rmdir()
+        with pytest.raises(UserError, match="was removed or replaced"):
+            lock.check()
+
+
+def test_who_cannot_lock_leaves_the_file_of_the_holder(tmp_path: Path) -> None:
+    """Before, it was removed, and the holder ended because its folder was gone."""
+    holder, _ = hold(tmp_path)
+    try:
+        with mock.patch("fcntl.lockf", side_effect=REFUSAL), locked(tmp_path):
+            assert (tmp_path / LOCK).read_text().startswith(f"process {holder.pid} on")
+        assert (tmp_path / LOCK).exists()
+    finally:
+        holder.kill()
+        holder.wait()
+
+
+def test_a_full_disk_can_still_lock(tmp_path: Path) -> None:
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with mock.patch("os.pwrite", side_effect=full), locked(tmp_path) as lock:
+        assert lock.problem is None
+        lock.check()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_disk_whose_files_change_their_numbers_does_not_hang(tmp_path: Path) -> None:
+    with mock.patch("os.path.samestat", return_value=False), locked(tmp_path) as lock:
+        assert lock.problem == "the disk does not find a file again"
+        lock.check()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -24,6 +25,7 @@ from epitomic.support.errors import UserError
 from epitomic.support.files import read_sealed
 from epitomic.support.rng import generator
 from epitomic.training.recipes import RECIPES
+from epitomic.training.trainer import Trainer
 from tests.training.conftest import command, run
 
 
@@ -170,6 +172,27 @@ def test_a_signal_saves_and_says_how_to_resume(number: int, straight: Path, tmp_
     assert_same(straight, out)
 
 
+def test_a_signal_in_the_last_validation_stops_before_the_test(
+    straight: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, it was forgotten, and the training went on to the test and the report."""
+    out, validate = tmp_path / "run", Trainer._validate
+
+    def interrupted(trainer: Trainer) -> tuple[float, float, float]:
+        if trainer.state.epoch == trainer.recipe.epochs - 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return validate(trainer)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_validate", interrupted)
+        stopped = run(out)
+    assert stopped.returncode == 128 + signal.SIGTERM
+    assert f"epitomic train --resume --out {out}" in stopped.stderr
+    assert not (out / "results.json").exists()
+    assert run(out, "--resume").returncode == 0
+    assert_same(straight, out)
+
+
 def test_a_whitening_is_taken_up_again(tmp_path: Path) -> None:
     """The images that it was taken from are not read again: the rest of the run has the same bits."""
     options = ["--model.whiten", "true", "--quiet"]
@@ -182,6 +205,9 @@ def test_a_whitening_is_taken_up_again(tmp_path: Path) -> None:
 
 
 def test_resuming_a_finished_run_changes_nothing(straight: Path) -> None:
+    (straight / "report.html.0badcafe.tmp").touch()  # of a training that was killed while it wrote its report
+    assert run(straight, "--resume").returncode == 0
+    assert not list(straight.glob("*.tmp"))
     before = {path: path.stat().st_mtime_ns for path in straight.rglob("*")}
     finished = run(straight, "--resume", recipe=["--threads", "1"])
     assert finished.returncode == 0, finished.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -66,7 +67,9 @@ def train_learning_curve(run: RunFolder, say: Callable[[str], object] = str) -> 
     settings = Settings(data_dir=run.data_dir, workers=default_workers())
     for words, share in SHARES.items():
         say(f"{run.name}: {words} of the training images")
-        train(share_recipe(recipe, share), run.share(share), settings)
+        part = run.share(share)
+        with nullcontext() if part.finished else part.writing():
+            train(share_recipe(recipe, share), part, settings)
 
 
 def read_learning_curve(run: RunFolder) -> list[Point]:

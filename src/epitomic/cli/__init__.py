@@ -94,6 +94,11 @@ def _run(args: list[str]) -> int:
     except UserError as error:
         print(f"epitomic: {error}", file=sys.stderr)
         return 2
+    except OSError as error:
+        if error.filename is None:
+            raise
+        print(f"epitomic: cannot use {error.filename}: {error.strerror}", file=sys.stderr)
+        return 2
     except ModuleNotFoundError as error:
         extra = EXTRAS.get((error.name or "").partition(".")[0])
         if extra is None:

@@ -26,6 +26,7 @@ else:
 LOCK = "lock"  # name of the file
 TAKEN = (errno.EACCES, errno.EAGAIN)  # another process has the lock
 SIZE = 1000  # bytes that are read of a lock file
+TRIES = 100  # to lock a file that others remove meanwhile
 
 
 class FolderLock:
@@ -38,7 +39,7 @@ class FolderLock:
     def __init__(self, folder: Path) -> None:
         self.folder, self.problem = folder, None if fcntl else "this system has no such locks"
         self._path = folder / LOCK
-        self._descriptor = -1
+        self._descriptor, self._begun = -1, False
 
     def acquire(self) -> None:
         """Takes the lock. The folder must exist.
@@ -46,38 +47,55 @@ class FolderLock:
         Raises:
             UserError: If another process has it, or the folder cannot be written.
         """
+        self._begun = True
         if fcntl is None:
             return
-        while self._descriptor < 0:
-            try:
-                descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            except OSError as error:
-                raise UserError(f"cannot write {self._path}: {error.strerror}") from None
-            try:
-                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                holder = os.pread(descriptor, SIZE, 0).decode(errors="replace").strip()
-                os.close(descriptor)
-                if error.errno in TAKEN:
-                    who = holder.splitlines()[0] if holder else "another process"
-                    raise UserError(f"{self.folder} is in use: {who} writes into it; wait, or name another") from None
-                self.problem = error.strerror or str(error)
-                self._path.unlink(missing_ok=True)
+        for _ in range(TRIES):
+            self._descriptor = self._try()
+            if self._descriptor < 0:
                 return
-            if _same(descriptor, self._path):
-                self._descriptor = descriptor
-            else:  # its last holder removed the file meanwhile
-                os.close(descriptor)
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, f"process {os.getpid()} on {platform.node()} since {timestamp()}\n".encode(), 0)
+            if _same(self._descriptor, self._path):
+                self._note_holder()
+                return
+            os.close(self._descriptor)  # its last holder removed the file meanwhile
+            self._descriptor = -1
+        self.problem = "the disk does not find a file again"
+
+    def _try(self) -> int:
+        """Returns the descriptor of the file, which is then locked; or -1 if the disk cannot lock."""
+        try:
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise UserError(f"cannot write {self._path}: {error.strerror}") from None
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = _read(descriptor)
+            os.close(descriptor)
+            if error.errno in TAKEN:
+                who = holder.splitlines()[0] if holder else "another process"
+                raise UserError(f"{self.folder} is in use: {who} writes into it; wait, or name another") from None
+            self.problem = error.strerror or str(error)
+            if not holder:  # else another process may hold it, and notices when the file is gone
+                with suppress(OSError):
+                    self._path.unlink()
+            return -1
+        return descriptor
+
+    def _note_holder(self) -> None:
+        with suppress(OSError):  # the lock holds on a full disk, too
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, f"process {os.getpid()} on {platform.node()} since {timestamp()}\n".encode(), 0)
 
     def check(self) -> None:
-        """Raises an error if the folder has been removed or replaced since the lock was taken."""
-        if self._descriptor >= 0 and not _same(self._descriptor, self._path):
+        """Raises an error if the folder has been removed since the lock was taken, or, if it holds, replaced."""
+        there = self.folder.is_dir() if self._descriptor < 0 else _same(self._descriptor, self._path)
+        if self._begun and not there:
             raise UserError(f"{self.folder} was removed or replaced while it was written to: nothing more is written")
 
     def release(self) -> None:
         """Removes the lock file, which ends the lock."""
+        self._begun = False
         if self._descriptor >= 0:
             if _same(self._descriptor, self._path):
                 with suppress(OSError):
@@ -103,6 +121,13 @@ def locked(folder: Path) -> Iterator[FolderLock]:
         with suppress(OSError):
             for path in made:
                 path.rmdir()  # an error if something is in it
+
+
+def _read(descriptor: int) -> str:
+    try:
+        return os.pread(descriptor, SIZE, 0).decode(errors="replace").strip()
+    except OSError:
+        return ""
 
 
 def _same(descriptor: int, path: Path) -> bool:

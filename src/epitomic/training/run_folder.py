@@ -254,9 +254,12 @@ class RunFolder:
     @contextmanager
     def writing(self) -> Iterator[FolderLock]:
         """Keeps other trainings out of the folder inside the block; see `support.lock`."""
-        with locked(self.folder) as self._lock:
-            yield self._lock
-        self._lock = None
+        try:
+            with locked(self.folder) as self._lock:
+                self._remove_leftovers()
+                yield self._lock
+        finally:
+            self._lock = None
 
     def check_there(self) -> None:
         """Raises an error if the folder was removed or replaced since `writing` began."""
@@ -298,14 +301,18 @@ class RunFolder:
 
     def begin(self, recipe: Recipe, **session: Any) -> None:
         """Writes the recipe and the facts of a session at its start. Facts of earlier sessions stay."""
-        for leftover in self.folder.glob(f"*{TEMPORARY}"):  # from a crash
-            leftover.unlink(missing_ok=True)
+        self._remove_leftovers()
         self.write_recipe(recipe)
         facts = {**gather_facts(), "seed": recipe.seed, **session}
         if self.facts:
             again = {name: facts[name] for name in SESSION}
             facts = {**self.facts, "sessions": [*self.facts.get("sessions", ()), again]}
         self._write_facts(facts)
+
+    def _remove_leftovers(self) -> None:
+        """Removes files that were being written when a training was killed."""
+        for leftover in self.folder.glob(f"*{TEMPORARY}"):
+            leftover.unlink(missing_ok=True)
 
     def write_choices(self, choices: Mapping[str, str]) -> None:
         """Writes the algorithms that the run has taken, if there are new ones."""

@@ -153,8 +153,10 @@ class Trainer:
                 log.end_epoch(self.step, **figures, seconds=state.seconds)
                 best = state.best_epoch == state.epoch - 1 and recipe.keep != "last"  # the last one needs no mark
                 progress.end_epoch(state.epoch - 1, figures["train_loss"], figures["val_error"], best)
-                self._save()
-                saved = time.monotonic()
+                path, saved = self._save(), time.monotonic()
+                *_, stopped = self._agree(Sums(0.0, 0, 0), False, stop.received != 0)  # it came while validating
+                if stopped:
+                    raise Stopped(stop.received or signal.SIGTERM, path)
 
     @classmethod
     def rehearsal(cls, recipe: Recipe, settings: Settings, feed: Feed, seconds: float) -> Pace:
