@@ -4,7 +4,7 @@
 
 The counts are kept beside the page, so a stopped test goes on, and several calls add up. A command that has failed
 begins anew with the next commit. Half of the kills end all processes of the command, the others one of them; then
-nothing may be left behind.
+nothing may be left behind, and those that are left end without a traceback.
 
 A command is a fork of this process, which has imported everything, so it starts in milliseconds and the kills hit its
 work. In one round of ten it starts as a user starts it. Of two processes that train together, each is started as
@@ -120,6 +120,7 @@ def scenarios(fixed: Path) -> list[Scenario]:
     """All scenarios; ``fixed`` gets what they read: a trained run, class folders, and images of a user."""
     run, source, own = fixed / "run", fixed / "in", make_own(fixed / "own", 30, side=24)
     make_folders(source, train=150, val=20)
+    large = make_folders(fixed / "photographs", train=60, val=20, scale=2)
     subprocess.run([sys.executable, "-m", "epitomic", "train", *TRAIN, "--out", run], check=True, capture_output=True)
     before, images = files(run), source / "val"
 
@@ -144,13 +145,20 @@ def scenarios(fixed: Path) -> list[Scenario]:
         words = ("export", run, "--to", kind, "--out")
         return Scenario(f"export --to {kind}", lambda folder: [*words, folder / name], result)
 
-    sizes = ("--seeds", "1", "--epochs", "1", "--batch-size", "128", "--jobs", "2")
-    table = ("digits", "--models", "epitomic_small", "maxpool_small", *sizes, *NET[:4])
+    settings = ("--seeds", "1", "--epochs", "1", "--batch-size", "128", "--jobs", "2")
+    table = ("digits", "--models", "epitomic_small", "maxpool_small", *settings, *NET[:4])
+    photographs = ("--from", "none", "--model", "epitomic_resnet", "--model.width", "0.125", "--workers", "2")
+    sizes = ("--crop", "32", "--photographs.size", "32", "--epochs", "3", "--batch-size", "16")
     folder_options = ("--from", "none", "--model", "epitomic_small", "--epochs", "3", "--batch-size", "8")
     return [
         Scenario("train, one process", train(*TRAIN), lambda folder: run_result(folder / "run")),
         Scenario("train, two processes", train(*TRAIN), lambda folder: run_result(folder / "run"), 2),
         Scenario("train FOLDER", train(own, *NET, *folder_options), lambda folder: run_result(folder / "run")),
+        Scenario(
+            "train FOLDER, two workers",
+            train(large, *photographs, *sizes, "--threads", "1", "--no-report"),
+            lambda folder: run_result(folder / "run"),
+        ),
         Scenario(
             "prepare",
             lambda folder: ["prepare", source, folder / "store", "--size", 24, "--workers", 2],
@@ -282,6 +290,9 @@ def play(
                     continue
             done += 1
             problem = _wait_for_all(command, group)
+            told = (folder.parent / "log").read_text(errors="replace")
+            if problem is None and victims != group and "Traceback" in told:
+                problem = f"a traceback after one process was killed: {told[-1500:]}"
             if problem is not None:
                 return done, problem
             continue
