@@ -362,7 +362,9 @@ def main() -> int:
             write_json(state, {"commits": commits, "counts": counts})
             write_page(args.out, counts, commits)
             if problem is not None:
-                shutil.copytree(folder.parent, Path("build/kills") / seed.replace(" ", "-"), dirs_exist_ok=True)
+                sockets = shutil.ignore_patterns("listener-*")
+                kept = Path("build/kills") / seed.replace(" ", "-")
+                shutil.copytree(folder.parent, kept, dirs_exist_ok=True, ignore=sockets)
             shutil.rmtree(folder.parent)
     finally:
         shutil.rmtree(fixed)

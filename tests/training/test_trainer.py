@@ -193,6 +193,21 @@ def test_a_signal_in_the_last_validation_stops_before_the_test(
     assert_same(straight, out)
 
 
+def test_a_worker_that_dies_in_a_step_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch raises its error from a signal handler, so at any line of the first process."""
+
+    def killed(*_: object) -> None:
+        raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed. ")
+
+    monkeypatch.setattr(Trainer, "_train_step", killed)
+    finished = run(tmp_path / "run")
+    assert finished.returncode == 2
+    assert finished.stderr.splitlines()[-1] == (
+        "epitomic: a process that reads images has died (DataLoader worker (pid 7) is killed by signal: Killed.): "
+        "try fewer --workers"
+    )
+
+
 def test_a_whitening_is_taken_up_again(tmp_path: Path) -> None:
     """The images that it was taken from are not read again: the rest of the run has the same bits."""
     options = ["--model.whiten", "true", "--quiet"]

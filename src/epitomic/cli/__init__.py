@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from epitomic._version import __version__
 from epitomic.ops.library import NATIVE
 from epitomic.support import clock
-from epitomic.support.errors import UserError, unknown
+from epitomic.support.errors import UserError, unknown, worker_lost
 from epitomic.support.parent import end_with_parent
 from epitomic.training.exit import end_process
 
@@ -93,6 +93,11 @@ def _run(args: list[str]) -> int:
         return _dispatch(args)
     except UserError as error:
         print(f"epitomic: {error}", file=sys.stderr)
+        return 2
+    except RuntimeError as error:
+        if not str(error).startswith("DataLoader worker (pid"):  # torch raises this at any moment, also in a step
+            raise
+        print(f"epitomic: {worker_lost(error)}", file=sys.stderr)
         return 2
     except OSError as error:
         if error.filename is None:

@@ -16,6 +16,11 @@ def first_line(error: Exception) -> str:
     return next((line for line in lines if line), type(error).__name__)[:200]
 
 
+def worker_lost(error: Exception) -> UserError:
+    """Returns an error for a worker process that has died, as torch's data loader or the connection to it says."""
+    return UserError(f"a process that reads images has died ({first_line(error)}): try fewer --workers")
+
+
 def unknown(kind: str, got: str, known: Iterable[str]) -> UserError:
     """Returns an error for a name that does not exist; it suggests near names, or lists all.
 

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -14,13 +15,14 @@ from torch import Tensor
 from torch.utils.data import DataLoader, get_worker_info
 
 from epitomic.data.standardisation import Standardize
-from epitomic.support.errors import UserError
+from epitomic.support.errors import worker_lost
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 TOLD = 10  # most bad images that are named on the terminal
 
+LOST = (ConnectionError, EOFError, FileNotFoundError)  # what a process meets whose other end has died
 Problems = list[tuple[str, str]]  # (image, reason)
 
 
@@ -77,16 +79,17 @@ def load_in_order(
         collate_fn=function,  # without batches the loader calls it on every item
         num_workers=workers,
         pin_memory=device is not None and device.type == "cuda",
-        worker_init_fn=_leave_signals_to_the_parent,
+        worker_init_fn=_begin_worker,
         generator=torch.Generator(),  # the loader draws a number that nobody uses; keep it off the global generator
     )
     try:
         yield from loader
-    except RuntimeError as error:
-        if "DataLoader worker" not in str(error):
+    except (RuntimeError, OSError, EOFError) as error:
+        text = str(error)
+        lost = "DataLoader worker" in text or isinstance(error, LOST)
+        if not lost or text.startswith("Caught "):  # the function has raised it
             raise
-        reason = str(error).splitlines()[0]
-        raise UserError(f"a process that reads images has died ({reason}): try fewer --workers") from None
+        raise worker_lost(error) from None
 
 
 def shared_bytes(*shape: int) -> Tensor:
@@ -97,10 +100,19 @@ def shared_bytes(*shape: int) -> Tensor:
     return torch.empty(0, dtype=torch.uint8).set_(storage).reshape(shape)
 
 
-def _leave_signals_to_the_parent(worker: int) -> None:
-    """Ignores Ctrl-C and SIGTERM, which may reach every process. The training ends its workers after its step."""
+def _begin_worker(worker: int) -> None:
+    """Ignores Ctrl-C and SIGTERM, which may reach every process. The training ends its workers after its step.
+
+    The thread that hands tensors over says nothing if the training has ended meanwhile.
+    """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+    sys.excepthook = _tell_unless_lost
+
+
+def _tell_unless_lost(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if not issubclass(kind, LOST):
+        sys.__excepthook__(kind, error, trace)
 
 
 def to_numbers(images: Tensor, standardize: Standardize, noise: Tensor | None = None) -> Tensor:
