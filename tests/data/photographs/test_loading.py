@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from unittest import mock
 
 import pytest
@@ -40,16 +41,25 @@ def test_a_worker_that_dies_is_named() -> None:
     "error", [ConnectionResetError(104, "Connection reset by peer"), EOFError(), FileNotFoundError()]
 )
 def test_a_worker_that_dies_while_it_hands_over_is_named(error: Exception) -> None:
+
+    def hand_over() -> Iterator[Tensor]:
+        raise error
+        yield
+
     with mock.patch.object(loading, "DataLoader") as loader:
-        loader.return_value.__iter__.side_effect = error
+        loader.return_value.__iter__.side_effect = hand_over
         with pytest.raises(UserError, match="a process that reads images has died"):
             list(loading.load_in_order(die, ITEMS, 1))
 
 
 @pytest.mark.parametrize(("function", "error"), [(fail, RuntimeError), (lose, FileNotFoundError)])
 def test_what_the_function_raises_is_not_hidden(function: Callable[[Tensor], Tensor], error: type[Exception]) -> None:
-    with pytest.raises(error, match="Caught"):
+    before = multiprocessing.active_children()
+    with pytest.raises(error, match="Caught") as caught:
         list(loading.load_in_order(function, ITEMS, 1))
+    # Before, the error's traceback kept the worker alive, and Python waited for it for ever at its exit.
+    assert caught.tb is not None
+    assert multiprocessing.active_children() == before
 
 
 def test_a_worker_says_nothing_when_the_training_has_gone(capsys: pytest.CaptureFixture[str]) -> None:

@@ -82,14 +82,20 @@ def load_in_order(
         worker_init_fn=_begin_worker,
         generator=torch.Generator(),  # the loader draws a number that nobody uses; keep it off the global generator
     )
+    batches = iter(loader)
     try:
-        yield from loader
+        yield from batches
     except (RuntimeError, OSError, EOFError) as error:
         text = str(error)
         lost = "DataLoader worker" in text or isinstance(error, LOST)
         if not lost or text.startswith("Caught "):  # the function has raised it
             raise
         raise worker_lost(error) from None
+    finally:
+        # Not left to the garbage collector: Python waits at its exit for workers, and these ignore its SIGTERM.
+        end_workers = getattr(batches, "_shutdown_workers", None)
+        if end_workers is not None:
+            end_workers()
 
 
 def shared_bytes(*shape: int) -> Tensor:
