@@ -408,8 +408,8 @@ def write_page(page: Path, counts: dict[str, dict[str, Any]], commits: list[str]
     table = markdown_table(("command", "kills", "ends compared", "failures", "seconds"), rows)
     text = (
         f"{total(counts)} kills of the {PLANNED:,} that are planned. After each round of up to {IN_A_ROUND} kills the "
-        "command ran to its end, and the end was compared with that of a run that was left alone. A command that failed "
-        "began anew when the fault was mended. "
+        "command ran to its end, and the end was compared with that of a run that was left alone. A command that "
+        "failed began anew when the fault was mended. "
         f"Tested: {', '.join(commits)}.\n"
     )
     write_section(page, "Kills", text, table, "make test-kill")
