@@ -117,9 +117,10 @@ WHEEL_TESTS := $(if $(filter 0,$(EPITOMIC_BUILD)),tests/test_functional.py,tests
 wheel: install
 	rm -rf build/wheel dist && mkdir -p build/wheel dist
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/wheel .
-	@cd build/wheel && for wheel in *.whl; do case $$wheel in \
-		*linux_*) PATH="$(abspath $(BIN)):$$PATH" auditwheel repair --wheel-dir ../../dist $$wheel && auditwheel show ../../dist/*.whl;; \
-		*) cp $$wheel ../../dist;; esac; done
+	@case $$(ls build/wheel/*.whl) in \
+		*linux_*) export PATH="$(abspath $(BIN)):$$PATH"; \
+			auditwheel repair --wheel-dir dist build/wheel/*.whl && auditwheel show dist/*.whl;; \
+		*) cp build/wheel/*.whl dist;; esac
 	$(PYTHON) -m venv build/wheel/venv
 	build/wheel/venv/bin/python -m pip install --quiet --constraint constraints.txt torch
 	build/wheel/venv/bin/python -m pip install --quiet --constraint constraints.txt dist/epitomic-*.whl pytest hypothesis numpy

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import epitomic
+from epitomic.cli import info
 from epitomic.ops import library
 
 ROOT = Path(__file__).parents[1]
@@ -72,7 +73,10 @@ def test_info_shows_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(library, "NOTE", tmp_path / "not_built.txt")
     assert library._load().reason.startswith("not built: this copy of epitomic was never built")
     library.NOTE.write_text("no compiler: there is no 'g++' here\n")
-    assert library._load().reason == "not built: no compiler: there is no 'g++' here"
+    missing = library._load()
+    assert missing.reason == "not built: no compiler: there is no 'g++' here"
+    monkeypatch.setattr(info, "NATIVE", missing)
+    assert f"native      no: {missing.reason}\n            {info.BUILD_IT}\n" in info.facts_table()
 
 
 def test_slow_commands_say_that_the_kernel_is_missing(

@@ -8,6 +8,9 @@ import platform
 from epitomic.ops.library import NATIVE
 from epitomic.support.machine import timing_facts
 
+# pip keeps every wheel that it builds from an sdist, and would install the one without the kernel again.
+BUILD_IT = "to build it: get GCC or Clang, then pip install with --force-reinstall --no-deps --no-cache-dir"
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Adds no options."""
@@ -24,6 +27,8 @@ def facts_table() -> str:
     facts = timing_facts()
     if NATIVE.library is None:
         kernel = f"no: {NATIVE.reason}"
+        if NATIVE.reason.startswith("not built"):
+            kernel += f"\n{'':<12}{BUILD_IT}"
     else:
         kernel = f"yes, for CPU float32 and bfloat16, as {NATIVE.target} ({NATIVE.reason})"
     rows = {
