@@ -12,6 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 Files = dict[str, bytes]
 
 
@@ -77,6 +79,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:  # /user/name/resolve/REVISION/FILE
         self.hub.requests.append(f"{self.command} {self.path}")
+        if self.path.startswith("/api/models/"):  # huggingface_hub before 1.0 asks this when it uploads
+            return self.answer({"id": "/".join(self.path.split("/")[3:5]), "xetEnabled": False})
         user, name, _, revision, file = (self.path.strip("/").split("/", 4) + [""] * 5)[:5]
         repository = f"{user}/{name}"
         if repository not in self.hub.repositories:
@@ -110,6 +114,15 @@ class _Handler(BaseHTTPRequestHandler):
         files = {e["value"]["path"]: base64.b64decode(e["value"]["content"]) for e in lines if e["key"] == "file"}
         commit = self.hub.add(name, {**self.hub.repositories[name].get("main", {}), **files})
         self.answer({"success": True, "commitOid": commit, "commitUrl": f"{self.hub.endpoint}/{name}/commit/{commit}"})
+
+
+def set_offline(monkeypatch: pytest.MonkeyPatch, offline: bool) -> None:
+    """Takes huggingface_hub offline, or back."""
+    from huggingface_hub import utils
+
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", offline)
+    if hasattr(utils, "reset_sessions"):  # before 1.0 a session stays online or offline
+        utils.reset_sessions()
 
 
 def files_of(folder: Path) -> Files:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fake_hub import FakeHub
+from tests.fake_hub import FakeHub, set_offline
 from tests.runs import folder, make_run, one_thread
 
 __all__ = ["folder", "hub", "make_run", "one_thread"]
@@ -22,6 +22,8 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
         monkeypatch.setattr(constants, "ENDPOINT", served.endpoint)
         template = served.endpoint + "/{repo_id}/resolve/{revision}/{filename}"
         monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
-        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        copy = "huggingface_hub.file_download.HUGGINGFACE_CO_URL_TEMPLATE"  # its own one, before 1.0
+        monkeypatch.setattr(copy, template, raising=False)
+        set_offline(monkeypatch, False)
         monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
         yield served

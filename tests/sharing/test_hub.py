@@ -17,7 +17,7 @@ from epitomic.models import create_model, from_pretrained
 from epitomic.models.hub import repository_of
 from epitomic.sharing import push_to_hub, save_for_hub
 from epitomic.support.errors import UserError
-from tests.fake_hub import FakeHub, files_of
+from tests.fake_hub import FakeHub, files_of, set_offline
 
 NAME = "someone/digits"
 THREE = {"README.md", "config.json", "model.safetensors"}
@@ -42,7 +42,7 @@ def test_a_run_goes_to_the_hub_and_comes_back(hub: FakeHub, folder: Path) -> Non
 def test_the_cache_serves_when_the_hub_is_away(hub: FakeHub, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hub.add(NAME, files_of(folder))
     first = from_pretrained(NAME)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    set_offline(monkeypatch, True)
     asked = len(hub.requests)
     assert same(from_pretrained(NAME), first)
     assert len(hub.requests) == asked

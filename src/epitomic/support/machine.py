@@ -17,7 +17,7 @@ import torch
 
 from epitomic._version import __version__
 
-PACKAGES = ("torch", "numpy", "lightning-fabric", "safetensors", "scikit-learn", "pillow", "datasets")
+PACKAGES = ("numpy", "lightning-fabric", "safetensors", "scikit-learn", "pillow", "datasets")
 
 
 def gather_facts() -> dict[str, Any]:
@@ -25,7 +25,7 @@ def gather_facts() -> dict[str, Any]:
     return {
         "command": shlex.join(["epitomic", *sys.argv[1:]]),
         "commit": commit(),
-        "versions": {"epitomic": __version__, "python": platform.python_version(), **_installed_versions()},
+        "versions": _versions(),
         "machine": {
             "system": platform.platform(),
             "processor": processor(),
@@ -107,8 +107,9 @@ def commit() -> str | None:
         return None
 
 
-def _installed_versions() -> dict[str, str]:
-    versions = {}
+def _versions() -> dict[str, str]:
+    """Returns the versions that results depend on. torch names its build, such as +cu130; its metadata may not."""
+    versions = {"epitomic": __version__, "python": platform.python_version(), "torch": torch.__version__}
     for name in PACKAGES:
         try:
             versions[name] = metadata.version(name)
