@@ -77,7 +77,9 @@ class Hunt:
     def table(self) -> str:
         """The counts as Markdown."""
         kinds = [*GOOD, *sorted({kind for counts in self.counts.values() for kind in counts} - {*GOOD})]
-        rows = [[name, *(str(self.counts[name][kind]) for kind in kinds)] for name in self.formats if self.counts[name]]
+        rows = [
+            [name, *(str(self.counts[name][kind]) for kind in kinds)] for name in self.formats if self.counts.get(name)
+        ]
         totals = [str(sum(counts[kind] for counts in self.counts.values())) for kind in kinds]
         return markdown_table(("format", *kinds), [*rows, ["**all**", *totals]])
 

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from epitomic.support.console import counted
 from epitomic.support.devices import describe_device, open_device, resolve_accelerator
 from epitomic.support.errors import UserError
 
@@ -17,7 +18,7 @@ def test_auto_takes_a_gpu_if_there_is_one(cuda: bool, taken: str, monkeypatch: p
 
 def test_the_line_says_what_was_taken_and_why() -> None:
     cpu = torch.device("cpu")
-    threads = f"{torch.get_num_threads()} threads"
+    threads = counted(torch.get_num_threads(), "thread")
     assert describe_device(cpu, "auto").startswith("CPU: ")
     assert describe_device(cpu, "auto").endswith(f"{threads} (no CUDA or ROCm device found)")
     assert describe_device(cpu, "cpu", 2).endswith(f"{threads}, 2 processes")
