@@ -142,3 +142,4 @@ class Recipe:
     precision: str = option(
         "32-true", "precision of the arithmetic", choices=("32-true", "tf32", "64-true", "bf16-mixed")
     )
+    compile: bool | None = option(None, "whether to train by torch.compile; none for no")

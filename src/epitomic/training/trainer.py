@@ -31,6 +31,7 @@ from epitomic.support.errors import UserError
 from epitomic.support.options import from_dict, to_dict
 from epitomic.training import checkpoint
 from epitomic.training.averaging import WeightAverage
+from epitomic.training.compiling import compiled
 from epitomic.training.optimizer import create_optimizer
 from epitomic.training.pace import Pace
 from epitomic.training.parallel import connect, create_fabric, normalize_together, share_statistics, sum_over_processes
@@ -75,7 +76,8 @@ class Trainer:
         self.state = State()
         restored = self._restore()
         self.choices = run.read_choices()
-        self.wrapped, self.wrapped_optimizer = self.fabric.setup(self.model, self.optimizer)
+        trained = self._compiled() if recipe.compile else self.model
+        self.wrapped, self.wrapped_optimizer = self.fabric.setup(trained, self.optimizer)
         self.fabric.barrier()  # no process may rename or write checkpoints before all have read theirs
         if self.main and restored is not None:
             self.run.checkpoints.set_aside_after(restored)
@@ -96,6 +98,11 @@ class Trainer:
             images, _ = next(self.feed.stream(0, 0, Part()))  # the first global batch, the same in every process
             model.fit(images)
         return model
+
+    def _compiled(self) -> nn.Module:
+        size = self.feed.image_size
+        example = torch.zeros(1, self.feed.channels, size, size, device=self.fabric.device, dtype=self.dtype)
+        return compiled(self.model, self.fabric, example.contiguous(memory_format=torch.channels_last))
 
     @property
     def step(self) -> int:
