@@ -6,6 +6,7 @@ no GPU are needed.
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import subprocess
@@ -91,34 +92,35 @@ class Compiled(NamedTuple):
 
 
 class Job(NamedTuple):
-    """A kernel to compile, and a layer that launches it."""
+    """A kernel to compile, a layer that launches it, and the GPU to compile it for."""
 
     layer: str
     precision: str
+    target: str
     planned: Planned
 
 
-def jobs(layers: Iterable[str] = tuple(LAYERS), precisions: Iterable[str] = tuple(PRECISIONS)) -> list[Job]:
-    """Returns every kernel that these layers launch, each set of tiles and constants once."""
+def jobs(
+    layers: Iterable[str] = tuple(LAYERS),
+    precisions: Iterable[str] = tuple(PRECISIONS),
+    targets: Iterable[str] = tuple(TARGETS),
+) -> list[Job]:
+    """Returns every kernel that these layers launch on these GPUs, each set of tiles and constants once."""
     found: dict[Any, Job] = {}
-    for precision in precisions:
-        for name in layers:
-            for algorithm in TRITON:
-                for planned in plan(LAYERS[name], algorithm, precision):
-                    found.setdefault(_key(planned), Job(name, precision, planned))
+    names = list(itertools.product(precisions, layers, TRITON, targets))
+    for precision, layer, algorithm, target in names:
+        for planned in plan(LAYERS[layer], algorithm, precision, amd=TARGETS[target].backend == "hip"):
+            found.setdefault((target, _key(planned)), Job(layer, precision, target, planned))
     return list(found.values())
 
 
-def compile_all(todo: Iterable[Job], targets: Iterable[str] = tuple(TARGETS)) -> Iterator[Compiled]:
-    """Compiles each kernel for each target."""
+def compile_all(todo: Iterable[Job]) -> Iterator[Compiled]:
+    """Compiles each kernel."""
     assert not interpreting(), "the interpreter is on: unset TRITON_INTERPRET"
-    names = list(targets)
-    for job in todo:
-        for name in names:
-            yield compile_for(job, name)
+    return map(compile_one, todo)
 
 
-def compile_for(job: Job, target_name: str) -> Compiled:
+def compile_one(job: Job) -> Compiled:
     """Compiles one kernel as its first launch would."""
     import triton
     from triton.backends.compiler import GPUTarget
@@ -126,22 +128,24 @@ def compile_for(job: Job, target_name: str) -> Compiled:
 
     from epitomic.ops.triton import fused_kernels, winograd_kernels
 
-    launch, target = job.planned.launch, TARGETS[target_name]
+    launch, target = job.planned.launch, TARGETS[job.target]
     function = getattr(fused_kernels, launch.kernel, None) or getattr(winograd_kernels, launch.kernel)
-    signature, constants, attributes = _arguments(function.arg_names, job.planned)
+    signature, constants, attributes = _arguments(function.arg_names, job.planned, amd=target.backend == "hip")
     built = triton.compile(
         ASTSource(function, signature, constants, attributes),
         target=GPUTarget(target.backend, target.arch, target.warp),
-        options={"num_warps": launch.warps, "num_stages": launch.stages},
+        options={"num_warps": launch.warps, "num_stages": launch.stages, **launch.options},
     )
     read = _read_nvidia(built.asm["cubin"]) if target.backend == "cuda" else _read_amd(built.asm["amdgcn"])
     tile = " x ".join(str(launch.constants[f"BLOCK_{axis}"]) for axis in "MNK" if f"BLOCK_{axis}" in launch.constants)
-    place = launch.kernel, job.layer, job.precision, target_name, tile, launch.warps
+    place = launch.kernel, job.layer, job.precision, job.target, tile, launch.warps
     return Compiled(*place, registers=read[0], spills=read[1], shared=built.metadata.shared, matrix=read[2])
 
 
-def _arguments(names: list[str], planned: Planned) -> tuple[dict[str, str], dict[str, Any], dict[Any, Any]]:
-    """Returns types, constants and divisibility of the arguments, as Triton specialises a kernel at its launch."""
+def _arguments(
+    names: list[str], planned: Planned, *, amd: bool
+) -> tuple[dict[str, str], dict[str, Any], dict[Any, Any]]:
+    """Returns types, constants and attributes of the arguments, as Triton specialises a kernel at its launch."""
     launch, tensors = planned
     signature: dict[str, str] = {}
     constants: dict[str, Any] = dict(launch.constants)
@@ -151,8 +155,11 @@ def _arguments(names: list[str], planned: Planned) -> tuple[dict[str, str], dict
         if name in launch.constants:
             signature[name] = "constexpr"
         elif name not in launch.numbers:
-            signature[name] = TYPES[next(pointers).dtype]
+            tensor = next(pointers)
+            signature[name] = TYPES[tensor.dtype]
             attributes[(place,)] = [["tt.divisibility", 16]]  # torch aligns memory
+            if amd and tensor.numel() * tensor.element_size() < 2**31:
+                attributes[(place,)].append(["tt.pointer_range", 32])
         elif launch.numbers[name] == 1:
             signature[name], constants[name] = "constexpr", 1
         else:

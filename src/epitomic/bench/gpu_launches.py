@@ -63,6 +63,9 @@ LAYERS = {
         _epitomes("3x3, pool 2", 96, 192, 3, 2, 32, 64),
         _epitomes("5x5, pool 4", 24, 40, 5, 4, 36, 16),
         _pooled("5x5, max-pooling 3/2", 96, 192, 5, 27, 128),
+        # Channels and outputs that are no whole vectors.
+        _epitomes("4x4, pool 3, 23 to 77 channels", 23, 77, 4, 3, 37, 16, stride=2, normalize=True),
+        _pooled("3x3, max-pooling 3/2, 65 to 130 channels", 65, 130, 3, 33, 32),
     )
 }
 PRECISIONS = {  # name -> dtype, and whether float32 is multiplied in TF32
@@ -85,15 +88,16 @@ class Planned(NamedTuple):
     tensors: tuple[Tensor, ...]
 
 
-def plan(layer: Layer, algorithm: str, precision: str) -> list[Planned]:
+def plan(layer: Layer, algorithm: str, precision: str, *, amd: bool = False) -> list[Planned]:
     """Returns the launches of a training step, in order. Products of whole matrices by ``torch.bmm`` are none.
 
     Args:
         layer: One of `LAYERS`, or another one.
         algorithm: ``"triton"`` or ``"triton_winograd"``.
         precision: One of `PRECISIONS`.
+        amd: Whether the launches are for AMD's GPUs, not for NVIDIA's.
     """
-    from epitomic.ops.triton import fused
+    from epitomic.ops.triton import fused, launches
 
     assert algorithm in TRITON
     dtype, tf32 = PRECISIONS[precision]
@@ -108,7 +112,8 @@ def plan(layer: Layer, algorithm: str, precision: str) -> list[Planned]:
     geometry = layer.geometry
     outputs = layer.weight[0] * (geometry.outputs[0] * geometry.outputs[1] if isinstance(geometry, Geometry) else 1)
     x, weight, bias = tensor(*layer.x), tensor(*layer.weight), tensor(outputs)
-    with mock.patch.object(fused, "run", note), allow_tf32(tf32), torch.enable_grad():
+    build = mock.patch.object(launches, "on_amd", return_value=amd)
+    with build, mock.patch.object(fused, "run", note), allow_tf32(tf32), torch.enable_grad():
         last = x.to(memory_format=torch.channels_last)
         if isinstance(geometry, Geometry):
             y, _ = compute.epitomic(algorithm, last, weight, bias, geometry, layer.normalize, 0.01)

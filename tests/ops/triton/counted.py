@@ -19,6 +19,7 @@ from epitomic.ops.triton.served import interpreting
 SHAPES: tuple[tuple[Any, tuple[int, ...], tuple[int, ...], dict[str, Any]], ...] = (
     (epitomic_conv2d, (3, 5, 13, 11), (7, 5, 5, 4), {"kernel_size": (3, 2), "pool_size": (3, 3), "normalize": True}),
     (epitomic_conv2d, (2, 40, 9, 9), (70, 40, 4, 4), {"kernel_size": 3, "stride": 1, "padding": 1}),
+    (epitomic_conv2d, (2, 6, 13, 13), (9, 6, 6, 6), {"kernel_size": 4, "stride": 2}),  # many points: TF32 for bfloat16
     (
         max_pool_conv2d,
         (2, 17, 10, 12),
@@ -64,7 +65,7 @@ class Interpreted:
 
 
 def main() -> None:
-    """Compares all launches of the shapes, in float32 and float16."""
+    """Compares all launches of the shapes, in three dtypes."""
     assert interpreting(), "set TRITON_INTERPRET=1"
     from epitomic.ops.triton import fused
 
@@ -83,7 +84,7 @@ def main() -> None:
 
     with mock.patch.object(fused, "run", run):
         for function, shape, weights, options in SHAPES:
-            for dtype in (torch.float32, torch.float16):
+            for dtype in (torch.float32, torch.float16, torch.bfloat16):
                 for algorithm in ("triton", "triton_winograd"):
                     x, w = (torch.randn(s, dtype=dtype, requires_grad=True) for s in (shape, weights))
                     bias = torch.randn(weights[0], dtype=dtype, requires_grad=True)

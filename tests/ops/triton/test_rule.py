@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
 
 from epitomic.geometry import Geometry, PoolGeometry
 from epitomic.ops import choice
+from epitomic.ops.transforms import MAX_POINTS
 from epitomic.ops.triton import served
-from epitomic.ops.triton.rule import GPUS, Work, peaks
+from epitomic.ops.triton.rule import ERROR, GPUS, Work, kind_of_point_products, kind_of_products, peaks
 
 LAYERS = {2: (96, 192, 6, 54), 6: (512, 512, 3, 17)}  # channels, outputs, filter, pixels
 
@@ -87,3 +90,18 @@ def test_the_gpu_most_like_this_one(capability: tuple[int, int], like: str, monk
         assert peaks(0) is GPUS[like]
     finally:
         peaks.cache_clear()
+
+
+def test_products_in_half_precision_are_as_precise_as_promised() -> None:
+    """By the errors that benchmarks/half_points.py measured."""
+    with (Path(__file__).parents[3] / "results" / "gpu" / "half_points.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert {row["points"] for row in rows} == {str(n) for n in range(3, MAX_POINTS + 1)}
+    for row in rows:
+        dtype = {"bfloat16": torch.bfloat16, "float16": torch.float16}[row["dtype"]]
+        kind = kind_of_point_products(dtype, int(row["points"]))
+        if {"half": row["dtype"], "tf32": "tf32", "ieee": "float32"}[kind] == row["products"]:
+            assert max(float(row[name]) for name in ("responses", "input_gradient", "weight_gradient")) <= ERROR, row
+    assert kind_of_point_products(torch.bfloat16, 8) == "tf32"
+    assert kind_of_point_products(torch.float16, 8) == "ieee"
+    assert kind_of_point_products(torch.float32, 8) == kind_of_products(torch.float32)

@@ -38,7 +38,8 @@ TENSORS = {
     "patches_to_points": ("x", "map_h", "points", "patch_means"),
     "products_to_maximum": ("products", "map_h", "bias", "gain", "y", "winners"),
     "winners_to_products": ("dy", "winners", "dproducts"),
-    "points_to_pixels": ("dpoints", "map_h", "map_w", "dx"),
+    "multiply_points": ("a", "b", "out"),
+    "points_to_pixels": ("dpoints", "map_h", "dx"),
 }
 
 
@@ -77,14 +78,19 @@ def _match_forward(grid: tuple[int, int, int], a: _Numbers) -> Count:
     rows = sum(_inside(oh, sh * int(slides[0]) + r, h, a, 0) for sh in range(dh) for r in range(th))
     columns = sum(_inside(ow, sw * int(slides[1]) + t, w, a, 1) for sw in range(dw) for t in range(tw))
     tiles_m, tiles_n, _ = grid
+    m, block_n, block_k = a("BLOCK_M", "BLOCK_N", "BLOCK_K")
     positions, patches = dh * dw, n * oh * ow
-    loads = {"x": tiles_n * n * rows * columns * c, "weights": tiles_m * positions * th * tw * c * k}
+    # Rows beyond the last patch load that one again, and terms beyond the last one its weights.
+    more = tiles_m * m - patches
+    last_rows = sum(_last_inside(oh, sh * int(slides[0]) + r, h, a, 0) for sh in range(dh) for r in range(th))
+    last_columns = sum(_last_inside(ow, sw * int(slides[1]) + t, w, a, 1) for sw in range(dw) for t in range(tw))
+    loads = {"x": tiles_n * (n * rows * columns + more * last_rows * last_columns) * c}
+    loads |= {"weights": tiles_m * positions * th * _cdiv(tw * c, block_k) * block_k * k}
     if a["HAS_BIAS"]:
         loads["bias"] = tiles_m * k
     if a["HAS_GAIN"]:
-        loads |= {"patch_means": tiles_n * positions * patches}
+        loads |= {"patch_means": tiles_n * positions * tiles_m * m}
         loads |= dict.fromkeys(("gain", "filter_sums"), tiles_m * positions * k)
-    m, block_n, block_k = a("BLOCK_M", "BLOCK_N", "BLOCK_K")
     steps = positions * th * _cdiv(tw * c, block_k)
     operations = 2 * tiles_m * tiles_n * steps * m * block_n * block_k
     return Count(loads, dict.fromkeys(("y", "winners"), patches * k), operations)
@@ -228,9 +234,15 @@ def _points_to_pixels(grid: tuple[int, int, int], a: _Numbers) -> Count:
     loads = {
         "dpoints": images * pairs_h * pairs_w * c * vh * vw,
         "map_h": programs * vh * min(sh, ph),
-        "map_w": programs * vw * min(sw, pw),
     }
     return Count(loads, {"dx": images * h * w * c})
+
+
+def _multiply_points(grid: tuple[int, int, int], a: _Numbers) -> Count:
+    m, n, k, block_m, block_n, block_k = a("M", "N", "K", "BLOCK_M", "BLOCK_N", "BLOCK_K")
+    tiles_m, tiles_n, points = grid
+    operations = 2 * points * tiles_m * tiles_n * _cdiv(k, block_k) * block_m * block_n * block_k
+    return Count({"a": tiles_n * points * m * k, "b": tiles_m * points * k * n}, {"out": points * m * n}, operations)
 
 
 COUNTERS: dict[str, Callable[[tuple[int, int, int], _Numbers], Count]] = {
@@ -242,6 +254,7 @@ COUNTERS: dict[str, Callable[[tuple[int, int, int], _Numbers], Count]] = {
     "patches_to_points": _patches_to_points,
     "products_to_maximum": _products_to_maximum,
     "winners_to_products": _winners_to_products,
+    "multiply_points": _multiply_points,
     "points_to_pixels": _points_to_pixels,
 }
 
@@ -250,6 +263,11 @@ def _inside(outputs: int, offset: int, size: int, a: _Numbers, axis: int) -> int
     """Returns at how many patches along an axis the place ``offset`` of the patch lies inside the input."""
     stride, before = a.pair("STRIDE")[axis], a.pair("BEFORE")[axis]
     return sum(0 <= i * stride - before + offset < size for i in range(outputs))
+
+
+def _last_inside(outputs: int, offset: int, size: int, a: _Numbers, axis: int) -> bool:
+    """Whether the place ``offset`` of the last patch along an axis lies inside the input."""
+    return 0 <= (outputs - 1) * a.pair("STRIDE")[axis] - a.pair("BEFORE")[axis] + offset < size
 
 
 def _reached(slides: int, lowest: int, highest: int, taps: int, pool: int) -> tuple[int, int]:

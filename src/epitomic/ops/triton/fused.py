@@ -126,8 +126,19 @@ def zeros(operands: Operands, needs: Sequence[bool]) -> Gradients:
 def run(launch: Launch, *tensors: Tensor, kernels: Any = fused_kernels) -> None:
     """Launches a kernel on its tensors, in the order of its arguments."""
     kernel = getattr(kernels, launch.kernel)
-    options: dict[str, Any] = {} if interpreting() else {"num_warps": launch.warps, "num_stages": launch.stages}
-    wrap_triton(kernel)[launch.grid](*tensors, **launch.numbers, **launch.constants, **options)
+    if not interpreting():
+        kernel = configured(kernel, launch)
+    wrap_triton(kernel)[launch.grid](*tensors, **launch.numbers, **launch.constants)
+
+
+def configured(kernel: Any, launch: Launch) -> Any:
+    """Returns a kernel with the options of a launch, in the one form that ``torch.compile`` takes all of them.
+
+    It is made anew for each launch, because threads must not share it.
+    """
+    from triton import Config, autotune
+
+    return autotune([Config(launch.options, num_warps=launch.warps, num_stages=launch.stages)], key=[])(kernel)
 
 
 def packed(weights: Tensor) -> Tensor:

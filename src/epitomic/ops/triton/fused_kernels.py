@@ -21,6 +21,14 @@ def _product(a, b, acc, PRECISION: tl.constexpr, WIDE: tl.constexpr):
 
 
 @triton.jit
+def _divide(a, b):
+    """Returns quotient and remainder of numbers that are not negative: unsigned, which takes fewer registers."""
+    a, b = tl.cast(a, tl.uint32), tl.cast(b, tl.uint32)
+    quotient = a // b
+    return tl.cast(quotient, tl.int32), tl.cast(a - quotient * b, tl.int32)
+
+
+@triton.jit
 def match_forward(
     x,
     weights,
@@ -35,9 +43,11 @@ def match_forward(
     W,
     OH,
     OW,
-    K,
     ROWS_COUNTED,
     COLUMNS_COUNTED,
+    POSITIONS,
+    STEPS,
+    K: tl.constexpr,
     C: tl.constexpr,
     STRIDE_H: tl.constexpr,
     STRIDE_W: tl.constexpr,
@@ -64,18 +74,20 @@ def match_forward(
     """Responses at one position after the other, with the best so far and its position in registers."""
     WEIGHT_W: tl.constexpr = TAPS_W if SLIDE_W else TAPS_W + POOL_W - 1
     TERMS: tl.constexpr = TAPS_W * C  # a row of a filter
-    STEPS: tl.constexpr = (TERMS + BLOCK_K - 1) // BLOCK_K
+    ROW_STEPS: tl.constexpr = (TERMS + BLOCK_K - 1) // BLOCK_K
     m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     k = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
     term = tl.arange(0, BLOCK_K)
-    n, i, j = m % N, m // N // OW, m // N % OW
     in_m, in_k = m < N * OH * OW, k < K
+    m = tl.minimum(m, N * OH * OW - 1)  # what is loaded for rows beyond the last is never stored
+    window, n = _divide(m, N)
+    i, j = _divide(window, OW)
     top, left = i * STRIDE_H - BEFORE_H, j * STRIDE_W - BEFORE_W
     patch = x + ((n * H + top) * W + left) * C
 
     best = tl.full((BLOCK_M, BLOCK_N), float("-inf"), tl.float32)
     where = tl.zeros((BLOCK_M, BLOCK_N), tl.int32)
-    for p in range(POOL_H * POOL_W):
+    for p in range(POSITIONS):
         p_h, p_w = p // POOL_W, p % POOL_W
         image_h, image_w, weight_h, weight_w = p_h * 0, p_h * 0, p_h, p_w
         if SLIDE_H:
@@ -83,21 +95,21 @@ def match_forward(
         if SLIDE_W:
             image_w, weight_w = p_w, p_h * 0
         acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
-        for step in range(TAPS_H * STEPS):
-            r = step // STEPS
-            t = step % STEPS * BLOCK_K + term
-            in_t = t < TERMS
-            here = in_m[:, None] & in_t[None, :]
+        for step in range(STEPS):
+            r = step // ROW_STEPS
+            t = step % ROW_STEPS * BLOCK_K + term
+            here = (t < TERMS)[None, :]
             if PADDED:
                 row = top + image_h + r
                 column = left[:, None] + (image_w + t // C)[None, :]
                 here = here & ((row >= 0) & (row < H))[:, None] & (column >= 0) & (column < W)
             a = tl.load(patch[:, None] + ((image_h + r) * W + image_w) * C + t[None, :], mask=here, other=0.0)
             base = ((weight_h + r) * WEIGHT_W + weight_w) * C
-            b = tl.load(weights + (base + t)[:, None] * K + k[None, :], mask=in_t[:, None] & in_k[None, :], other=0.0)
+            filters = weights + (base + tl.minimum(t, TERMS - 1))[:, None] * K + k[None, :]
+            b = tl.load(filters, mask=in_k[None, :], other=0.0)
             acc = _product(a, b, acc, PRECISION, WIDE)
         if HAS_GAIN:
-            mean = tl.load(patch_means + (n * OH + i) * OW + j, mask=in_m, other=0.0)
+            mean = tl.load(patch_means + n * (OH * OW) + window)
             sums = tl.load(filter_sums + p * K + k, mask=in_k, other=0.0)
             acc = (acc - mean[:, None] * sums[None, :]) * tl.load(gain + p * K + k, mask=in_k, other=0.0)[None, :]
         if not ALL_COUNT:
@@ -109,7 +121,7 @@ def match_forward(
         where = tl.where(better, p, where)
     if HAS_BIAS:
         best += tl.load(bias + k, mask=in_k, other=0.0).to(tl.float32)[None, :]
-    out = ((n * OH + i) * OW + j)[:, None] * K + k[None, :]
+    out = (n * (OH * OW) + window)[:, None] * K + k[None, :]
     mask = in_m[:, None] & in_k[None, :]
     tl.store(y + out, best.to(y.dtype.element_ty), mask=mask)
     tl.store(winners + out, where.to(tl.uint8), mask=mask)
@@ -126,6 +138,7 @@ def input_gradient(
     W,
     OH,
     OW,
+    POSITIONS,
     K: tl.constexpr,
     C: tl.constexpr,
     STRIDE_H: tl.constexpr,
@@ -155,8 +168,9 @@ def input_gradient(
     first = tl.program_id(0) * BLOCK_M
     last = tl.minimum(first + BLOCK_M, rows) - 1
     m = first + tl.arange(0, BLOCK_M)
-    n, q_h, q_w = m % N, m // N // blocks_w, m // N % blocks_w
     in_m = m < rows
+    block, n = _divide(m, N)
+    q_h, q_w = _divide(block, blocks_w)
     # Which pixel of its block, and which channel, a column is.
     start = tl.program_id(1) * BLOCK_N
     end = tl.minimum(start + BLOCK_N, COLUMNS) - 1
@@ -198,7 +212,10 @@ def input_gradient(
                 mask = exists[:, None] & in_k[None, :]
                 g = tl.load(dy + base[:, None] + k[None, :], mask=mask, other=0.0)
                 where = tl.load(winners + base[:, None] + k[None, :], mask=mask, other=0).to(tl.int32)
-                for pp in range((high_h - low_h) * (high_w - low_w)):
+                positions = (high_h - low_h) * (high_w - low_w)
+                if not SLIDE_H and not SLIDE_W:
+                    positions = POSITIONS
+                for pp in range(positions):
                     p_h, p_w = low_h + pp // (high_w - low_w), low_w + pp % (high_w - low_w)
                     u_h, u_w = o_h + p_h, o_w + p_w
                     if SLIDE_H:
@@ -227,8 +244,8 @@ def weight_gradient(
     W,
     OH,
     OW,
-    K,
     SLICE,  # patches of a slice, a multiple of BLOCK_K
+    K: tl.constexpr,
     C: tl.constexpr,
     STRIDE_H: tl.constexpr,
     STRIDE_W: tl.constexpr,
@@ -273,8 +290,9 @@ def weight_gradient(
     for m_start in range(begin, tl.minimum(begin + SLICE, patches), BLOCK_K):
         m = m_start + tl.arange(0, BLOCK_K)
         in_m = m < patches
-        n, i, j = m % N, m // N // OW, m // N % OW
-        base = ((n * OH + i) * OW + j) * K
+        window, n = _divide(m, N)
+        i, j = _divide(window, OW)
+        base = (n * (OH * OW) + window) * K
         mask = in_k[:, None] & in_m[None, :]
         g = tl.load(dy + base[None, :] + k[:, None], mask=mask, other=0.0)
         where = tl.load(winners + base[None, :] + k[:, None], mask=mask, other=0).to(tl.int32)

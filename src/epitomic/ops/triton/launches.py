@@ -16,7 +16,7 @@ from epitomic.ops.operands import Grid, Operands
 
 PROGRAMS = 512  # programs that keep a large GPU busy. A constant, so that sums have the same order on every GPU
 SLOWDOWN = {128: 1.0, 64: 1.05, 32: 1.3, 16: 2.0}  # a guess: what a narrow tile costs by loading more per product
-
+VECTOR = 8  # channels or outputs that are loaded at once
 
 Constants = dict[str, int | str]
 
@@ -114,6 +114,7 @@ class Launch(NamedTuple):
         constants: Its ``tl.constexpr`` arguments.
         warps: Warps of a program.
         stages: Tiles that are loaded ahead.
+        options: Further options of Triton's compiler.
     """
 
     kernel: str
@@ -122,6 +123,7 @@ class Launch(NamedTuple):
     constants: Constants
     warps: int
     stages: int
+    options: dict[str, int]
 
 
 def float32_precision(dtype: torch.dtype) -> str:
@@ -133,9 +135,11 @@ def forward_launch(sizes: Sizes, *, bias: bool, gain: bool, wide: bool = False) 
     """The launch of `fused_kernels.match_forward`."""
     grid = sizes.grid
     m, n, k, warps, stages = _tiles(sizes, sizes.patches, sizes.outputs, sizes.taps[1] * sizes.channels, 64)
-    numbers = _shape(sizes) | {"K": sizes.outputs}
+    numbers = _shape(sizes)
     numbers |= {"ROWS_COUNTED": grid.responses[0], "COLUMNS_COUNTED": grid.responses[1]}
+    numbers |= {"POSITIONS": math.prod(sizes.pool), "STEPS": sizes.taps[0] * _cdiv(sizes.taps[1] * sizes.channels, k)}
     constants = sizes.geometry() | {
+        "K": sizes.outputs,
         "SKIPPED_H": grid.skipped[0],
         "SKIPPED_W": grid.skipped[1],
         "HAS_BIAS": bias,
@@ -145,15 +149,18 @@ def forward_launch(sizes: Sizes, *, bias: bool, gain: bool, wide: bool = False) 
     }
     constants |= _products(sizes, m, n, k, wide)
     tiles = _cdiv(sizes.patches, m), _cdiv(sizes.outputs, n), 1
-    return Launch("match_forward", tiles, numbers, constants, warps, stages)
+    return Launch("match_forward", tiles, numbers, constants, warps, stages, matrix_options())
 
 
 def input_launch(sizes: Sizes, *, wide: bool = False) -> Launch:
     """The launch of `fused_kernels.input_gradient`."""
     rows, columns = sizes.images * math.prod(sizes.blocks), math.prod(sizes.grid.stride) * sizes.channels
-    m, n, k, warps, stages = _tiles(sizes, rows, columns, sizes.outputs, 64 if any(sizes.slides) else 128)
+    m, n, k, warps, stages = _tiles(sizes, rows, columns, sizes.outputs, 64)
     constants = sizes.geometry() | {"K": sizes.outputs} | _products(sizes, m, n, k, wide)
-    return Launch("input_gradient", (_cdiv(rows, m), _cdiv(columns, n), 1), _shape(sizes), constants, warps, stages)
+    numbers = _shape(sizes) | {"POSITIONS": math.prod(sizes.pool)}
+    return Launch(
+        "input_gradient", (_cdiv(rows, m), _cdiv(columns, n), 1), numbers, constants, warps, stages, matrix_options()
+    )
 
 
 def weight_launch(sizes: Sizes, *, wide: bool = False) -> Launch:
@@ -162,15 +169,15 @@ def weight_launch(sizes: Sizes, *, wide: bool = False) -> Launch:
     m, n, k, warps, stages = _tiles(sizes, sizes.outputs, columns, sizes.patches, max(32, _weight_columns(sizes)))
     tiles = sizes.weight[0] * _cdiv(columns, n), _cdiv(sizes.outputs, m)
     size, slices = _slices(sizes.patches, k, math.prod(tiles))
-    numbers = _shape(sizes) | {"K": sizes.outputs, "SLICE": size}
-    constants = sizes.geometry() | {"PADDED": sizes.padded} | _products(sizes, m, n, k, wide)
-    return Launch("weight_gradient", (*tiles, slices), numbers, constants, warps, stages)
+    numbers = _shape(sizes) | {"SLICE": size}
+    constants = sizes.geometry() | {"K": sizes.outputs, "PADDED": sizes.padded} | _products(sizes, m, n, k, wide)
+    return Launch("weight_gradient", (*tiles, slices), numbers, constants, warps, stages, matrix_options())
 
 
 def scale_launch(sizes: Sizes) -> Launch:
     """The launch of `fused_kernels.scale_gradient`."""
     constants: Constants = {"K": sizes.outputs, "BLOCK_M": 32, "BLOCK_N": 64}
-    return Launch("scale_gradient", (_cdiv(sizes.patches, 32), 1, 1), {"PATCHES": sizes.patches}, constants, 4, 1)
+    return Launch("scale_gradient", (_cdiv(sizes.patches, 32), 1, 1), {"PATCHES": sizes.patches}, constants, 4, 1, {})
 
 
 def sums_launch(sizes: Sizes, *, bias: bool) -> Launch:
@@ -186,7 +193,7 @@ def sums_launch(sizes: Sizes, *, bias: bool) -> Launch:
         "BLOCK_N": 64,
     }
     numbers = {"PATCHES": sizes.patches, "SLICE": size}
-    return Launch("gain_sums", (tiles, positions, slices), numbers, constants, 4, 1)
+    return Launch("gain_sums", (tiles, positions, slices), numbers, constants, 4, 1, {})
 
 
 def points_launch(sizes: Sizes, first: int, images: int, *, centred: bool) -> Launch:
@@ -227,6 +234,31 @@ def pixels_launch(sizes: Sizes, image: int, images: int) -> Launch:
     return _elementwise("points_to_pixels", images * math.prod(sizes.blocks), sizes.channels, numbers, constants, 1)
 
 
+def multiply_launch(
+    points: int, rows: int, columns: int, terms: int, *, transposed: tuple[bool, bool], precision: str
+) -> Launch:
+    """The launch of `winograd_kernels.multiply_points`.
+
+    Args:
+        points: Number of products.
+        rows: Rows of the left matrices and of the products.
+        columns: Columns of the right matrices and of the products.
+        terms: Columns of the left matrices and rows of the right ones.
+        transposed: Whether the left and the right matrices are stored transposed.
+        precision: ``"tf32"`` or ``"ieee"``.
+    """
+    left, right = transposed
+    numbers = {"M": rows, "N": columns, "K": terms}
+    numbers |= {"STRIDE_AM": 1 if left else terms, "STRIDE_AK": rows if left else 1}
+    numbers |= {"STRIDE_BK": 1 if right else columns, "STRIDE_BN": terms if right else 1}
+    ragged = (left and rows % 4 != 0) or terms % 4 != 0 or columns % 4 != 0
+    m, n, k = _tile(rows, 64), _tile(columns, 64), _tile(terms, 16 if ragged else 32)
+    constants: Constants = {"PRECISION": precision, "BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k}
+    warps, stages = (max(1, min(8, m * n // 256)), 2) if on_amd() else (4, 3)
+    grid = _cdiv(rows, m), _cdiv(columns, n), points
+    return Launch("multiply_points", grid, numbers, constants, warps, stages, matrix_options())
+
+
 def _elementwise(
     kernel: str, rows: int, columns: int, numbers: dict[str, int], constants: Constants, each: int = 2
 ) -> Launch:
@@ -234,7 +266,7 @@ def _elementwise(
     n = _tile(columns, 64)
     m = 128 * each // n
     tiles = _cdiv(rows, m), _cdiv(columns, n), 1
-    return Launch(kernel, tiles, numbers, constants | {"BLOCK_M": m, "BLOCK_N": n}, 4, 1)
+    return Launch(kernel, tiles, numbers, constants | {"BLOCK_M": m, "BLOCK_N": n}, 4, 1, {})
 
 
 def _transforms(sizes: Sizes) -> Constants:
@@ -260,14 +292,40 @@ def _tiles(sizes: Sizes, rows: int, columns: int, terms: int, widest: int = 128)
     """Returns the tile of rows, columns and terms of the sum, and the warps and stages of its program.
 
     Narrow tiles leave less of the last one unused, wide ones load less per product. ``widest`` is what fits the
-    registers. Strict float32 takes no matrix units, and smaller tiles keep its products in registers.
+    registers. Smaller tiles fit where more registers are needed:
+
+    - strict float32 takes no matrix units on NVIDIA's GPUs, so its products are in registers;
+    - channels or outputs that are no whole vectors are loaded one by one, each with an address and a mask of its own;
+    - AMD's GPUs keep masks in scalar registers, of which there are few.
     """
-    strict = sizes.dtype == torch.float32 and sizes.precision == "ieee"
-    m = _tile(rows, 64 if strict else 128)
-    n = _tile(columns, widest // 2 if strict else widest)
-    k = _tile(terms, 16 if strict else 32 if sizes.dtype == torch.float32 else 64)
-    warps = 8 if m * n > 64 * 64 else 4
-    return m, n, k, warps, 2 if strict else 3
+    strict, amd = sizes.dtype == torch.float32 and sizes.precision == "ieee", on_amd()
+    ragged = sizes.channels % VECTOR != 0 or sizes.outputs % VECTOR != 0
+    m = _tile(rows, 64 if strict or ragged else 128)
+    n = _tile(columns, widest // 2 if strict or ragged else widest)
+    k = _tile(terms, 16 if strict else 32 if amd or sizes.dtype == torch.float32 else 64)
+    if ragged:
+        k = max(16, k // 2)
+    if amd:
+        m = min(m, (2048 if ragged else 4096) // n)
+        return m, n, k, max(1, min(8, m * n // 256)), 2
+    if strict:
+        m = min(m, 1024 // n) if ragged else m
+        return m, n, k, 8 if m * n > 2048 else 4, 2
+    return m, n, k, 8 if max(m, n) > 64 else 4, 3
+
+
+def matrix_options() -> dict[str, int]:
+    """Returns the compiler's options for kernels that multiply matrices.
+
+    NVIDIA's assembler may spill a few registers so that more programs run at once, unless it is told how many it may
+    use. AMD's matrix instructions come in two shapes. With the smaller one, each warp has a part of its own.
+    """
+    return {"matrix_instr_nonkdim": 16} if on_amd() else {"maxnreg": 255}
+
+
+def on_amd() -> bool:
+    """Whether torch is built for AMD's GPUs."""
+    return torch.version.hip is not None
 
 
 def _tile(size: int, largest: int) -> int:

@@ -31,6 +31,7 @@ from epitomic.geometry import Geometry, PoolGeometry
 OPERATIONS_SHARE = 0.65
 BANDWIDTH_SHARE = 0.85
 HALF_POINTS = 5  # points per axis up to which half precision is precise enough for the transforms
+ERROR = 6.0  # largest error of Winograd in half precision, counted in roundings of the result
 
 
 class Gpu(NamedTuple):
@@ -122,8 +123,11 @@ class Work(NamedTuple):
         return 3 * gpu.seconds(kind_of_products(self.dtype), operations, 0)
 
     def _winograd(self, gpu: Gpu) -> float:
-        dtype = transformed_dtype(self.dtype, self.widest)
-        size, kind, rows = dtype.itemsize, kind_of_products(dtype), self.points * self.patches
+        size, kind = (
+            transformed_dtype(self.dtype, self.widest).itemsize,
+            kind_of_point_products(self.dtype, self.widest),
+        )
+        rows = self.points * self.patches
         channels = self.channels * self.blocks
         read, written = rows * channels * self.groups, rows * self.outputs  # numbers in X and M
         operations = 2 * rows * channels * self.outputs
@@ -166,6 +170,18 @@ def transformed_dtype(dtype: torch.dtype, points: int) -> torch.dtype:
     It is that of the input, or float32 where half precision would lose too much.
     """
     return dtype if points <= HALF_POINTS else torch.float32
+
+
+def kind_of_point_products(dtype: torch.dtype, points: int) -> str:
+    """Returns how Winograd's transformed tensors are multiplied, for input of a dtype and so many points per axis.
+
+    The error, as a root mean square, stays below `ERROR` times that of rounding the exact result to the dtype
+    (benchmarks/half_points.py). So float32 transforms of bfloat16 input are multiplied in TF32, and those of float16
+    strictly.
+    """
+    if transformed_dtype(dtype, points) == torch.float32 and dtype != torch.float32:
+        return "tf32" if dtype == torch.bfloat16 else "ieee"
+    return kind_of_products(dtype)
 
 
 @functools.cache

@@ -8,8 +8,9 @@ The backward pass has the transposes: dy goes to dM in one launch, ``torch.bmm``
 the pixels' gradients from dX. Images come in chunks whose buffers fit a workspace of fixed size, made for a GPU's
 memory, not for a CPU's cache. Sums have a fixed order.
 
-Products and sums are in float32. In half precision, X, U, dM and dX are rounded to it where there are few points per
-axis. The transforms of many points would lose too much, so there they stay in float32.
+Sums are in float32. In half precision, X, U, dM and dX are rounded to it where there are few points per axis. The
+transforms of many points would lose too much, so there they stay in float32. Those of bfloat16 are then multiplied in
+TF32 by a kernel of our own, whatever torch's flags are for float32, and those of float16 strictly (`rule`).
 """
 
 from __future__ import annotations
@@ -28,10 +29,9 @@ from epitomic.ops.transforms import axis_transforms, plane_transforms
 from epitomic.ops.triton import fused, launches, winograd_kernels
 from epitomic.ops.triton.fused import GainGradient, by_position
 from epitomic.ops.triton.launches import Launch, Sizes
+from epitomic.ops.triton.rule import kind_of_point_products, transformed_dtype
 from epitomic.ops.triton.served import MAX_ELEMENTS
 from epitomic.ops.workspace import workspace_bytes
-
-HALF_POINTS = 5  # points per axis up to which half precision is precise enough
 
 
 def forward(operands: Operands) -> tuple[Tensor, Tensor]:
@@ -46,7 +46,7 @@ def forward(operands: Operands) -> tuple[Tensor, Tensor]:
     u_t = call.transform_weights().transpose(1, 2)  # (n, C, K)
     gains = y if gain is None else by_position(gain)
     for chunk in call.chunks():
-        m = _multiply(call.transform_patches(chunk), u_t, torch.float32)  # (n, P, K)
+        m = call.multiply(call.transform_patches(chunk), u_t, torch.float32)  # (n, P, K)
         launch = launches.maximum_launch(
             call.sizes, chunk.first, chunk.images, bias=bias is not None, gain=gain is not None
         )
@@ -68,17 +68,17 @@ def backward(dy: Tensor, y: Tensor | None, positions: Tensor, operands: Operands
         dy = scaled.dy
     dx = x.new_empty(x.shape) if needs[0] else None
     u = call.transform_weights() if needs[0] else None  # (n, K, C)
-    maps = call.block_maps() if needs[0] else ()
+    block_map = call.block_map() if needs[0] else None
     du = None
     for chunk in call.chunks() if needs[0] or needs[1] else ():
         dm = x.new_empty((call.points, chunk.patches, k), dtype=call.dtype)
         _run(launches.products_launch(call.sizes, chunk.first, chunk.images), dy, positions, dm)
         if needs[1]:
-            part = _multiply(dm.transpose(1, 2), call.transform_patches(chunk), torch.float32)  # (n, K, C)
+            part = call.multiply(dm.transpose(1, 2), call.transform_patches(chunk), torch.float32)  # (n, K, C)
             du = part if du is None else du + part
-        if u is not None and dx is not None:
-            dpoints = _multiply(dm, u, call.dtype)  # (n, P, C)
-            _run(launches.pixels_launch(call.sizes, chunk.image, chunk.images), dpoints, *maps, dx)
+        if u is not None and dx is not None and block_map is not None:
+            dpoints = call.multiply(dm, u, call.dtype)  # (n, P, C)
+            _run(launches.pixels_launch(call.sizes, chunk.image, chunk.images), dpoints, block_map, dx)
     dweights = None if du is None else (du.flatten(1).t() @ call.weight_map).view(k, c, sh, sw)
     return (dx, dweights, dbias, None) if scaled is None else scaled.finish(dx, dweights, dbias, centred=True)
 
@@ -103,8 +103,10 @@ class _Call:
         self.points = len(maps.weight)
         rows = axis_transforms(grid.patch[0], self.sizes.weight[0], torch.float32)  # along the height
         self.patch_map, self.output_map = rows.patch.to(x.device), rows.output.t().contiguous().to(x.device)
-        half = max(*grid.patch, *self.sizes.weight) <= HALF_POINTS
-        self.dtype = x.dtype if half else torch.float32  # of the transformed tensors
+        widest = max(*grid.patch, *self.sizes.weight)
+        self.dtype = transformed_dtype(x.dtype, widest)
+        rounded = x.dtype != torch.float32 and kind_of_point_products(x.dtype, widest) == "tf32"
+        self.multiply = _multiply_tf32 if rounded else _multiply
         self.means = x if operands.gain is None else patch_means(x, grid.patch, grid.stride)
         # X and dX, M or dM, of one image.
         self.floats = self.points * math.prod(grid.outputs) * (weights.shape[0] + weights.shape[1])
@@ -124,13 +126,11 @@ class _Call:
         k, c = weights.shape[:2]
         return (self.weight_map @ weights.float().reshape(k * c, -1).t()).view(-1, k, c).to(self.dtype)
 
-    def block_maps(self) -> tuple[Tensor, ...]:
-        """Returns the patches' maps along both axes, (V, P), with zeros up to a multiple of the stride."""
-        maps = []
-        for p, s, stride in zip(self.sizes.grid.patch, self.sizes.weight, self.sizes.grid.stride, strict=True):
-            matrix = axis_transforms(p, s, torch.float32).patch
-            maps.append(F.pad(matrix, (0, -p % stride)).to(self.weight_map.device))
-        return tuple(maps)
+    def block_map(self) -> Tensor:
+        """Returns the patches' map along the height, (V, P), with zeros up to a multiple of the stride."""
+        grid = self.sizes.grid
+        matrix = axis_transforms(grid.patch[0], self.sizes.weight[0], torch.float32).patch
+        return F.pad(matrix, (0, -grid.patch[0] % grid.stride[0])).to(self.weight_map.device)
 
     def transform_patches(self, chunk: _Chunk) -> Tensor:
         """Returns X, (n, P, C)."""
@@ -154,6 +154,17 @@ def _multiply(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
     if a.device.type == "cpu":  # Triton's interpreter
         return torch.bmm(a.to(dtype), b.to(dtype))
     return torch.bmm(a, b, out_dtype=dtype)
+
+
+def _multiply_tf32(a: Tensor, b: Tensor, dtype: torch.dtype) -> Tensor:
+    """Returns the products of two stacks of float32 matrices, multiplied in TF32. Either may be a transposed view."""
+    assert a.dtype == b.dtype == dtype == torch.float32
+    (n, rows, terms), columns = a.shape, b.shape[2]
+    left, right = not a.is_contiguous(), not b.is_contiguous()
+    out = a.new_empty((n, rows, columns))
+    launch = launches.multiply_launch(n, rows, columns, terms, transposed=(left, right), precision="tf32")
+    _run(launch, a.mT if left else a, b.mT if right else b, out)
+    return out
 
 
 def _run(launch: Launch, *tensors: Tensor) -> None:

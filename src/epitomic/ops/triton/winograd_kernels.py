@@ -25,6 +25,14 @@ def _patch(patch, weight, point, place):
     return coefficient("patch", patch, weight, point, place)
 
 
+@triton.constexpr_function
+def _reached(patch, weight, point, place):
+    """Returns the entry of `_patch`, or 0 for a place behind the patch."""
+    from epitomic.ops.transforms import coefficient
+
+    return coefficient("patch", patch, weight, point, place) if place < patch else 0.0
+
+
 @triton.jit
 def patches_to_points(
     x,
@@ -217,8 +225,7 @@ def winners_to_products(
 @triton.jit
 def points_to_pixels(
     dpoints,
-    map_h,  # the patches' map along each axis, with zeros up to whole blocks
-    map_w,
+    map_h,  # the patches' map along the height, with zeros up to whole blocks
     dx,
     IMAGE,  # the first image of this chunk
     IMAGES,
@@ -255,14 +262,10 @@ def points_to_pixels(
     for p in tl.static_range(SIZE_H * SIZE_W):
         pixels = pixels + (tl.zeros((BLOCK_M, BLOCK_N), tl.float32),)
     for t_h in range(REACH_H):
-        for t_w in range(REACH_W):
+        for t_w in tl.static_range(REACH_W):
             i, j = q_h - t_h, q_w - t_w
             here = mask & ((i >= 0) & (i < OH) & (j >= 0) & (j < OW))[:, None]
             at = dpoints + ((n * OH + i) * OW + j)[:, None] * C + c[None, :]
-            factors = ()
-            for b in tl.static_range(V_W):
-                for s in tl.static_range(SIZE_W):
-                    factors = factors + (tl.load(map_w + b * REACH_W * STRIDE_W + t_w * STRIDE_W + s),)
             for a in range(V_H):
                 row = ()
                 for b in tl.static_range(V_W):
@@ -272,7 +275,8 @@ def points_to_pixels(
                 for s in tl.static_range(SIZE_W):
                     total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
                     for b in tl.static_range(V_W):
-                        total += row[b] * factors[b * SIZE_W + s]
+                        if _reached(PATCH_W, WEIGHT_W, b, t_w * STRIDE_W + s) != 0:
+                            total += row[b] * _reached(PATCH_W, WEIGHT_W, b, t_w * STRIDE_W + s)
                     columns = columns + (total,)
                 more = ()
                 for r in tl.static_range(SIZE_H):
@@ -289,3 +293,38 @@ def points_to_pixels(
                 tl.store(out, pixels[r * SIZE_W + s].to(dx.dtype.element_ty), mask=inside)
             else:
                 tl.store(out, tl.zeros((BLOCK_M, BLOCK_N), dx.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def multiply_points(
+    a,  # (points, M, K), each matrix with strides of its own
+    b,  # (points, K, N)
+    out,  # (points, M, N), dense
+    M,
+    N,
+    K,
+    STRIDE_AM,
+    STRIDE_AK,
+    STRIDE_BK,
+    STRIDE_BN,
+    PRECISION: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+):
+    """The product of two float32 matrices for each point, in a precision that no flag of torch decides."""
+    point = tl.program_id(2).to(tl.int64)
+    m = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
+    in_m, in_n = m < M, n < N
+    rows = a + point * M * K + (m * STRIDE_AM)[:, None]
+    columns = b + point * K * N + (n * STRIDE_BN)[None, :]
+    acc = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    for start in range(0, K, BLOCK_K):
+        k = start + tl.arange(0, BLOCK_K)
+        in_k = k < K
+        left = tl.load(rows + (k * STRIDE_AK)[None, :], mask=in_m[:, None] & in_k[None, :], other=0.0)
+        right = tl.load(columns + (k * STRIDE_BK)[:, None], mask=in_k[:, None] & in_n[None, :], other=0.0)
+        acc = tl.dot(left, right, acc, input_precision=PRECISION)
+    at = out + point * M * N + m[:, None] * N + n[None, :]
+    tl.store(at, acc, mask=in_m[:, None] & in_n[None, :])
