@@ -26,6 +26,21 @@ def gpu_kernels() -> str:
     return markdown_table(head, lines)
 
 
+def gpu_half_points() -> str:
+    """The error of Winograd in half precision, by points, dtype and how it multiplies."""
+    rows = read_csv(RESULTS / "gpu" / "half_points.csv")
+    ways = (("bfloat16", "bfloat16"), ("bfloat16", "tf32"), ("float16", "float16"), ("float16", "float32"))
+    errors = {
+        (row["points"], row["dtype"], row["products"]): max(
+            float(row[name]) for name in ("responses", "input_gradient", "weight_gradient")
+        )
+        for row in rows
+    }
+    points = dict.fromkeys(row["points"] for row in rows)
+    head = ("points per axis", *(f"{dtype} input, {products} products" for dtype, products in ways))
+    return markdown_table(head, [(n, *(f"{errors[n, *way]:.2g}" for way in ways)) for n in points])
+
+
 def gpu_model() -> str:
     """A training step of two layers on two GPUs, worked out."""
     rows = read_csv(RESULTS / "gpu" / "model.csv")
@@ -44,5 +59,6 @@ def gpu_model() -> str:
 
 FIGURES: dict[str, Callable[..., str]] = {
     "gpu-kernels": gpu_kernels,
+    "gpu-half-points": gpu_half_points,
     "gpu-model": gpu_model,
 }

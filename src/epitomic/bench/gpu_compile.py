@@ -26,7 +26,7 @@ TYPES = {
     torch.bfloat16: "*bf16",
     torch.uint8: "*u8",
 }
-MATRIX = ("match_forward", "input_gradient", "weight_gradient")  # kernels that multiply matrices
+MATRIX = ("match_forward", "input_gradient", "weight_gradient", "multiply_points")  # kernels that multiply matrices
 
 
 class Target(NamedTuple):

@@ -12,7 +12,6 @@ from epitomic.geometry import Geometry, Pair, PoolGeometry, TileGeometry
 from epitomic.ops.library import why_not_native
 from epitomic.ops.tracing import in_forward_mode, needs_known_operators
 from epitomic.ops.transforms import MAX_POINTS
-from epitomic.ops.triton.rule import Work, peaks
 from epitomic.ops.triton.served import TRITON, why_not_triton
 
 ALGORITHMS = ("auto", "reference", "direct", "one_convolution", "winograd", "native", *TRITON)
@@ -100,6 +99,8 @@ def choose_on_gpu(geometry: Sizes, input: Tensor, weight: Tensor, dtype: torch.d
 
     The rule was never measured on a GPU. ``"direct"`` serves calls without a maximum, or that Triton cannot serve.
     """
+    from epitomic.ops.triton.rule import Work, peaks
+
     if isinstance(geometry, TileGeometry) or max(geometry.pool) == 1:
         return "direct"
     names = [name for name in TRITON if not why_triton_cannot_serve(name, geometry, input, weight, dtype)]
@@ -121,7 +122,9 @@ def why_triton_cannot_serve(
     if isinstance(geometry, Geometry):
         outputs *= math.prod(geometry.outputs)
     responses = images * outputs * math.prod(geometry.output_size(input.shape[-2], input.shape[-1]))
-    elements = max(input.numel(), responses)
+    sides = zip(input.shape[-2:], geometry.padding, geometry.kernel, strict=True)
+    padded = images * input.shape[-3] * math.prod(size + 2 * padding + kernel for size, padding, kernel in sides)
+    elements = max(padded, responses)  # with what rounds the sides up to whole strides
     return why_not_triton(algorithm, geometry.pool, geometry.points, elements, dtype, input.device)
 
 

@@ -21,7 +21,6 @@ import contextlib
 import hashlib
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -32,7 +31,6 @@ from epitomic.geometry import Geometry, TileGeometry
 from epitomic.ops.choice import ALGORITHMS, Sizes, choose_algorithm
 from epitomic.ops.inputs import Computed
 from epitomic.ops.tracing import needs_known_operators
-from epitomic.ops.triton.rule import kind_of_products
 from epitomic.ops.triton.served import TRITON
 
 UNTESTED = TRITON  # compared with ``"direct"`` before their first use
@@ -104,7 +102,6 @@ class Decision(NamedTuple):
     milliseconds: Mapping[str, float]
 
 
-@dataclass
 class Selection:
     """What this process has decided so far, and how it decides.
 
@@ -116,16 +113,17 @@ class Selection:
         trusted: Kinds of layers and algorithms that passed the comparison.
         disabled: Algorithms that did not pass, by device.
         listener: Called with each new decision.
+        measured: Whether `made` was decided by measuring.
     """
 
-    benchmark: bool = False
-    recording: bool = False
-    pinned: dict[str, str] = field(default_factory=dict)
-    made: dict[tuple[str, str], str] = field(default_factory=dict)
-    trusted: set[str] = field(default_factory=set)
-    disabled: set[tuple[str, str]] = field(default_factory=set)
-    listener: Callable[[Decision], object] | None = None
-    measured: bool = False  # whether `made` was decided by measuring
+    def __init__(self) -> None:
+        self.benchmark = self.recording = False
+        self.pinned: dict[str, str] = {}
+        self.made: dict[tuple[str, str], str] = {}
+        self.trusted: set[str] = set()
+        self.disabled: set[tuple[str, str]] = set()
+        self.listener: Callable[[Decision], object] | None = None
+        self.measured = False
 
     def select(self, call: Call, rule: str) -> str:
         """Returns the algorithm for a call that is not traced. ``rule`` is what the rule says."""
@@ -270,6 +268,8 @@ def kind_of(call: Call) -> str:
     weight, groups = call.weight.shape, call.input.shape[-3] // call.weight.shape[1]
     text = f"{_sizes(call.geometry)}, {weight[1]} -> {weight[0]} channels, {groups} groups, {call.dtype}"
     if call.dtype == torch.float32 and call.input.device.type == "cuda":
+        from epitomic.ops.triton.rule import kind_of_products
+
         text += f" by {kind_of_products(call.dtype)}"
     return text + (", normalised" if call.normalize else "")
 

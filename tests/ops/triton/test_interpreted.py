@@ -28,7 +28,7 @@ def test_random_layers_agree_with_the_reference() -> None:
 
 @pytest.mark.long
 def test_bytes_and_operations_are_those_of_the_interpreter() -> None:
-    assert interpret("counted") == "3 shapes, 9 kernels\n"
+    assert interpret("counted") == "4 shapes, 10 kernels\n"
 
 
 @pytest.mark.long

@@ -8,6 +8,7 @@ position won, else 0. Each sum has one order, without atomic additions, so resul
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from torch.library import wrap_triton
 
 from epitomic.ops.filters import filter_means, patch_means
 from epitomic.ops.operands import Gradients, Operands
+from epitomic.ops.tracing import is_in_tensor_mode
 from epitomic.ops.triton import fused_kernels, launches
 from epitomic.ops.triton.launches import Launch, Sizes
 from epitomic.ops.triton.served import interpreting
@@ -128,7 +130,18 @@ def run(launch: Launch, *tensors: Tensor, kernels: Any = fused_kernels) -> None:
     kernel = getattr(kernels, launch.kernel)
     if not interpreting():
         kernel = configured(kernel, launch)
-    wrap_triton(kernel)[launch.grid](*tensors, **launch.numbers, **launch.constants)
+    with on_device_of(tensors[0]):
+        wrap_triton(kernel)[launch.grid](*tensors, **launch.numbers, **launch.constants)
+
+
+def on_device_of(x: Tensor) -> contextlib.AbstractContextManager[Any]:
+    """Returns a context in which Triton launches on the GPU of a tensor, which need not be the current one.
+
+    What is traced is launched later, by torch, which sees to this itself.
+    """
+    if x.device.type != "cuda" or is_in_tensor_mode():
+        return contextlib.nullcontext()
+    return torch.cuda.device(x.device)
 
 
 def configured(kernel: Any, launch: Launch) -> Any:

@@ -21,8 +21,9 @@ def match_triton(
     x: Tensor, weights: Tensor, bias: Tensor | None, gain: Tensor | None, grid: Grid, implementation: str
 ) -> tuple[Tensor, Tensor]:
     """Matches (N, C, H, W) input: responses and positions, (N, K, oh, ow), in the memory format of ``x``."""
-    pixels = x.permute(0, 2, 3, 1).contiguous()
-    y, positions = match_operator(pixels, weights.contiguous(), bias, gain, grid.numbers(), implementation)
+    pixels, filters = x.permute(0, 2, 3, 1).contiguous(), weights.contiguous()
+    dense = None if bias is None else bias.contiguous()  # the kernels know no strides
+    y, positions = match_operator(pixels, filters, dense, gain, grid.numbers(), implementation)
     y, positions = y.permute(0, 3, 1, 2), positions.permute(0, 3, 1, 2)
     return (y, positions) if is_channels_last(x) else (y.contiguous(), positions)
 
