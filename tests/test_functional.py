@@ -192,6 +192,20 @@ def test_error_of_plain_names_the_argument(change: dict[str, Any], error: type[E
         winograd_conv2d(**arguments)
 
 
+@pytest.mark.parametrize("algorithm", ["direct", "one_convolution", "winograd", "auto"])
+def test_one_channel_of_a_channels_last_image(algorithm: str) -> None:
+    """torch's own convolution gives wrong results for it, and its backward pass may crash."""
+    image = torch.randn(2, 2, 5, 4).contiguous(memory_format=torch.channels_last)
+    weight = torch.randn(2, 1, 4, 6, requires_grad=True)
+    sizes: dict[str, Any] = {"kernel_size": 4, "pool_size": (1, 3), "stride": (1, 3)}
+    for x in (image[:, :1], image[:, :1].contiguous(memory_format=torch.channels_last)):
+        expected = epitomic_conv2d(x.contiguous().double(), weight.double(), algorithm="reference", **sizes)
+        y = epitomic_conv2d(x, weight, algorithm=algorithm, **sizes)
+        torch.testing.assert_close(y.double(), expected, rtol=0, atol=1e-4)
+        got, want = (torch.autograd.grad(out.sum(), weight)[0] for out in (y, expected))
+        torch.testing.assert_close(got, want, rtol=0, atol=1e-4)
+
+
 @pytest.mark.parametrize("algorithm", ["reference", *FAST])
 @pytest.mark.parametrize("normalize", [False, True])
 def test_ties_go_to_the_lowest_position(algorithm: str, normalize: bool) -> None:

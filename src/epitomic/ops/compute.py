@@ -51,8 +51,9 @@ def epitomic(
     if ph or pw:
         x = F.pad(x, (pw, pw, ph, ph))
     if algorithm in BY_FILTERS:
-        filters = gather_filters(weight, geometry)
-        return BY_FILTERS[algorithm](x, _normalized(filters, normalize, eps).to(x.dtype), bias, geometry.stride)
+        filters = _normalized(gather_filters(weight.contiguous(), geometry), normalize, eps).to(x.dtype)
+        y, positions = BY_FILTERS[algorithm](_plain_channel(x), filters, bias, geometry.stride)
+        return y.contiguous(memory_format=torch.channels_last) if is_channels_last(x) else y, positions
 
     minis = mini_epitomes(weight, geometry)  # (K, C, V', V') with one of K per output channel
     if algorithm in TRITON and normalize:  # half precision rounds a centred epitome less
@@ -140,6 +141,16 @@ def plain(
         return match(x, weight, bias, None, grid, algorithm)[0], None
 
     return by_groups(groups, x, weight.to(x.dtype), None if bias is None else bias.to(x.dtype), one_group)[0]
+
+
+def _plain_channel(x: Tensor) -> Tensor:
+    """Returns the same input, one channel with the strides of a contiguous tensor.
+
+    With other strides of one channel, ``conv2d`` of torch 2.13 gives wrong results on CPU if its stride is 3 and its
+    output one pixel wide. A tensor of one channel can be both contiguous and channels_last, so ``contiguous`` alone
+    may keep them.
+    """
+    return x.squeeze(1).contiguous().unsqueeze(1) if x.shape[1] == 1 and x.stride(1) == 1 else x
 
 
 def _normalized(filters: Tensor, normalize: bool, eps: float) -> Tensor:
