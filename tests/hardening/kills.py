@@ -152,7 +152,12 @@ def scenarios(fixed: Path) -> list[Scenario]:
     folder_options = ("--from", "none", "--model", "epitomic_small", "--epochs", "3", "--batch-size", "8")
     return [
         Scenario("train, one process", train(*TRAIN), lambda folder: run_result(folder / "run")),
-        Scenario("train, two processes", train(*TRAIN), lambda folder: run_result(folder / "run"), 2),
+        Scenario(
+            "train, two processes",
+            train(*TRAIN, "--wait", "60"),  # nobody ends the process that is left, as torchrun would
+            lambda folder: run_result(folder / "run"),
+            2,
+        ),
         Scenario("train FOLDER", train(own, *NET, *folder_options), lambda folder: run_result(folder / "run")),
         Scenario(
             "train FOLDER, two workers",
