@@ -99,7 +99,7 @@ class Grid(NamedTuple):
 
 
 class Operands(NamedTuple):
-    """One call of the kernel. The tensors have one dtype and device, and all but x and the weights are dense.
+    """One call of the kernel. The tensors have one dtype and device, and all but x are dense.
 
     The larger of patch and weights is the data of the minimal filtering problem F(D, W), the smaller one is its filter:
     D = |P - S| + 1 and V = max(P, S). In Eq. 2 the weights are epitomes and larger than the patches, in Eq. 1 they are
@@ -107,7 +107,7 @@ class Operands(NamedTuple):
 
     Attributes:
         x: Input, (N, H, W, C). It may be a view of dense (N, C, H, W) data, as a copy would take much memory.
-        weights: Mini-epitomes or filters, (K, C, S, S), dense or channels_last.
+        weights: Mini-epitomes or filters, (K, C, S, S), contiguous or channels_last.
         bias: Biases, (K,), or None.
         gain: Gain of each filter, (K, D*D), or None. With it, the mean of each patch's P*P*C values is subtracted, and
             all patches lie inside the input.
